@@ -1,0 +1,49 @@
+# `make help` lists what there is.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BIN = $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test crash bench lint format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runs ## Watch three nodes being deployed, the service killed and started again
+	$(BIN)/deploysteps demo
+
+test: $(VENV)/.tests ## Run the test suite and measure its coverage
+	$(BIN)/pytest -n $(WORKERS) -m "not crash" --cov --cov-report=term
+
+crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
+	$(BIN)/pytest -n $(WORKERS) -m crash
+
+bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.tests ## Check style, types and which room imports which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.tests ## Put the code in the house's form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what make and the tests made
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+
+# A stamp is older than what it was made from, or the environment is as it was.
+$(VENV)/.runs: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.tests: $(VENV)/.runs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@

@@ -1,0 +1,1 @@
+"""A conductor with a step-execution engine for bare-metal nodes."""

@@ -1,0 +1,89 @@
+"""How resources answer, and what they need before: the node or the fields asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import falcon
+
+from deploysteps import exceptions
+from deploysteps.api import versions
+from deploysteps.api.query import Query
+from deploysteps.db import nodes
+from deploysteps.db.engine import Database
+from deploysteps.db.models import Node
+from deploysteps.db.pages import is_uuid
+
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
+
+
+def send(resp: falcon.Response, document: Any, status: int = 200) -> None:
+    """Answer with JSON; ASCII only, so that no text can fail to be sent."""
+    resp.status = status
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = json.dumps(document).encode()
+
+
+def done(resp: falcon.Response, status: int, location: str | None = None) -> None:
+    """Answer without a body."""
+    resp.status = status
+    if location is not None:
+        resp.location = location
+
+
+def node_of(database: Database, ident: str, version: int) -> Node:
+    """Return the node of a path.
+
+    :raises NodeNotFound: there is none; names are no nodes before 1.5.
+    """
+    named = version >= versions.NODE_NAMES and _NAME.fullmatch(ident)
+    if not (named or is_uuid(ident)):
+        raise exceptions.NodeNotFound(node=ident[:255])
+    return nodes.get(database, ident)
+
+
+def fields_of(
+    query: Query, table: Mapping[str, int], version: int, first: int = versions.LIST_FIELDS
+) -> list[str] | None:
+    """Return what ``fields=`` asks for, ``links`` added; None without it.
+
+    :raises NotAcceptable: fields, or one of them, are newer than the request.
+    :raises Invalid: for an unknown field.
+    """
+    wanted = query.names("fields")
+    if wanted is None:
+        return None
+    versions.check("fields", {"fields": first}, version)
+    unknown = [name for name in wanted if name not in table]
+    if unknown:
+        told = ", ".join(repr(name[:80]) for name in unknown[:5])
+        raise exceptions.Invalid(f"Field(s) {told} are not valid.")
+    versions.check_all(wanted, table, version)
+    return list(dict.fromkeys([*wanted, "links"]))
+
+
+def detail_of(query: Query, version: int, first: int = versions.LIST_DETAIL) -> bool:
+    """Return what ``detail=`` asks for; before ``first`` there is no such argument."""
+    return bool(query.flag("detail")) if version >= first else False
+
+
+def listed_fields(
+    query: Query,
+    table: Mapping[str, int],
+    short: Iterable[str],
+    version: int,
+    *,
+    detail: bool,
+) -> list[str]:
+    """Return the fields that the items of a list have.
+
+    :raises Invalid: when both ``fields`` and ``detail`` are asked for.
+    """
+    wanted = fields_of(query, table, version)
+    detail = detail_of(query, version) or detail
+    if detail and wanted is not None:
+        raise exceptions.Invalid("Can't fetch a subset of fields with 'detail' set")
+    return list(table) if detail else wanted or list(short)

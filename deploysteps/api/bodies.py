@@ -1,0 +1,137 @@
+"""Reads request bodies: limits first, then parsing.
+
+Size and depth are checked before anything is parsed, so that neither a huge
+nor a deeply nested body costs more than reading it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import falcon
+from oslo_config import cfg
+
+from deploysteps import exceptions
+
+DRAINED = 64 * 2**20
+"""Bytes of a body past the limit that are read and thrown away: many clients only look at the
+answer after they have sent all, so a refusal without reading would look like a broken line."""
+
+_CHUNK = 64 * 2**10
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_REST = bytes(set(range(256)) - set(b"[]{}"))
+# The unterminated text at the end is taken too: searching on inside it would be quadratic.
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+def read(req: falcon.Request, conf: cfg.ConfigOpts) -> Any:
+    """Return the JSON value of a request's body; ``{}`` when it has none.
+
+    :raises Invalid: 413 for a body that is too large, 400 for one that is
+        nested too deep or is not JSON.
+    """
+    raw = _received(req, conf.api.max_request_body_bytes)
+    return parse(raw, conf.api.max_json_depth) if raw.strip() else {}
+
+
+def parse(raw: bytes, max_depth: int) -> Any:
+    """Return the JSON value that ``raw`` is the text of.
+
+    :raises Invalid: it is nested deeper than ``max_depth``, or is not JSON
+        (RFC 8259): not UTF-8, cut off, with ``NaN``, with a number that no
+        float can hold, or with a name twice in one object.
+    """
+    if _deeper(raw, max_depth):
+        raise exceptions.Invalid(f"The request body is nested deeper than {max_depth} levels.")
+    try:
+        return json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse,
+            parse_float=_number,
+        )
+    except UnicodeDecodeError as exc:
+        raise exceptions.Invalid("The request body is not UTF-8 text.") from exc
+    except (ValueError, RecursionError) as exc:
+        where = f" ({exc})" if isinstance(exc, json.JSONDecodeError | _NotJson) else ""
+        raise exceptions.Invalid(f"The request body is not valid JSON{where}.") from exc
+
+
+def depth(value: Any) -> int:
+    """Return how deep lists and objects are nested in a JSON value."""
+    deepest, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        deepest += 1
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return deepest
+
+
+class _NotJson(ValueError):
+    """Python's parser would take it; JSON does not have it."""
+
+
+def _received(req: falcon.Request, limit: int) -> bytes:
+    """Return the body, or read it away and refuse it."""
+    length = req.content_length
+    chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
+    stream = req.stream if chunked else req.bounded_stream
+    kept, count, most = [], 0, limit + DRAINED
+    if not chunked and (length or 0) > most:
+        raise _too_large(limit)
+    try:
+        while count <= most and (chunk := stream.read(_CHUNK)):
+            count += len(chunk)
+            if count <= limit:
+                kept.append(chunk)
+    except (OSError, ValueError) as exc:
+        raise exceptions.Invalid("The request body did not arrive in full.") from exc
+    if count > limit:
+        raise _too_large(limit)
+    return b"".join(kept)
+
+
+def _too_large(limit: int) -> exceptions.Invalid:
+    return exceptions.Invalid(
+        f"The request body is larger than {limit} bytes ([api] max_request_body_bytes).", code=413
+    )
+
+
+def _deeper(raw: bytes, limit: int) -> bool:
+    """Tell whether brackets are nested deeper than ``limit``, without parsing."""
+    brackets = _TEXT.sub(b"", raw).translate(_BRACKETS, _REST)
+    for _ in range(limit):
+        if not brackets:
+            return False
+        # One level, the innermost of each group, goes at a time.
+        fewer = brackets.replace(b"[]", b"")
+        if len(fewer) == len(brackets):
+            break
+        brackets = fewer
+    # What is left is deeper, or not balanced; that is the parser's to say while it is short.
+    return len(brackets) > limit or b"[]" in brackets
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise _NotJson(f"member {twice[:80]!r} stands twice in one object")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _NotJson(f"{constant} is no JSON number")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _NotJson("a number is too large")
+    return number

@@ -1,0 +1,74 @@
+"""What belongs to one request: its version, its id, who asks; and what all requests share."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, cast
+from uuid import uuid4
+
+import falcon
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from deploysteps.api import versions
+from deploysteps.conductor.rpc import Client
+from deploysteps.db.engine import Database
+
+
+def _context() -> RequestContext:
+    # Not kept in thread-local storage: the next request of this thread is another's.
+    return RequestContext(request_id=f"req-{uuid4()}", overwrite=False)
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """One request."""
+
+    context: RequestContext = dataclasses.field(default_factory=_context)
+    """Goes with every verb of the conductor."""
+    started: float = dataclasses.field(default_factory=time.monotonic)
+    version: int | None = None
+    """Minor version, None until it is known."""
+
+    @property
+    def request_id(self) -> str:
+        """``req-`` and a uuid, told in answers and in the log."""
+        return str(self.context.request_id)
+
+
+def of(req: falcon.Request) -> Call:
+    """Return the call of a request; made on first use."""
+    held = cast("dict[str, Any]", req.context)
+    if "call" not in held:
+        held["call"] = Call()
+    return cast("Call", held["call"])
+
+
+def version(req: falcon.Request) -> int:
+    """Return the minor version of a request."""
+    return of(req).version or versions.MIN
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Services:
+    """What resources work with."""
+
+    conf: cfg.ConfigOpts
+    database: Database
+    client: Client
+
+    def base(self, req: falcon.Request) -> str:
+        """Return the address under which the client knows the service, without ``/v1``."""
+        return str(self.conf.api.public_endpoint or req.prefix).rstrip("/")
+
+
+class Resource:
+    """Base of the classes that answer requests."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep what all resources share."""
+        self.services = services
+        self.conf = services.conf
+        self.database = services.database
+        self.client = services.client

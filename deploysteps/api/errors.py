@@ -1,0 +1,98 @@
+"""Errors as the API tells them: one envelope, whose value is JSON in a string.
+
+``{"error_message": "{\\"faultcode\\": ..., \\"faultstring\\": ...}"}``; what goes
+wrong before a request has reached its resource has ``code``, ``title`` and
+``description`` in place of the inner three.
+"""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+import random
+from typing import Any
+
+import falcon
+
+from deploysteps import exceptions, secrets
+from deploysteps.api import call
+
+LOG = logging.getLogger(__name__)
+
+_LONGEST = 4096
+_RETRY_AFTER = (2, 10)
+"""Seconds; drawn anew for each answer, so that those refused together do not return together."""
+
+
+class VersionNotAcceptable(exceptions.NotAcceptable):
+    """The version header asks for what this server does not have."""
+
+
+class Busy(exceptions.DeployStepsException):
+    """The server has no thread to spare for this request."""
+
+    _msg_fmt = "Too many requests of this kind are in progress; nothing was changed, try again."
+    code = 503
+
+
+def install(app: falcon.App[falcon.Request, falcon.Response]) -> None:
+    """Make an app answer every error in the envelope."""
+    app.add_error_handler(Exception, _unexpected)
+    app.add_error_handler(falcon.HTTPError, _before_routing)
+    app.add_error_handler(exceptions.DeployStepsException, _ours)
+    app.add_error_handler(VersionNotAcceptable, _version)
+
+
+def _answer(resp: falcon.Response, status: int, inner: dict[str, Any]) -> None:
+    resp.status = status
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = json.dumps({"error_message": json.dumps(inner)}).encode()
+    if status == 503:
+        resp.set_header("Retry-After", str(random.randint(*_RETRY_AFTER)))
+
+
+def _fault(resp: falcon.Response, status: int, text: str) -> None:
+    code = "Client" if status < 500 else "Server"
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    _answer(resp, status, {"faultcode": code, "faultstring": text, "debuginfo": None})
+
+
+def _bare(resp: falcon.Response, status: int, text: str) -> None:
+    title = http.HTTPStatus(status).phrase
+    _answer(resp, status, {"code": status, "title": title, "description": text})
+
+
+def _ours(
+    req: falcon.Request,
+    resp: falcon.Response,
+    exc: exceptions.DeployStepsException,
+    params: dict[str, Any],
+) -> None:
+    if exc.code >= 500 and exc.code != 503:
+        LOG.error("%s: %s: %s", call.of(req).request_id, type(exc).__name__, exc, exc_info=exc)
+    _fault(resp, exc.code, secrets.masked_urls(exc.message))
+
+
+def _version(
+    req: falcon.Request, resp: falcon.Response, exc: VersionNotAcceptable, params: dict[str, Any]
+) -> None:
+    (_fault if req.path == "/" else _bare)(resp, exc.code, exc.message)
+
+
+def _before_routing(
+    req: falcon.Request, resp: falcon.Response, exc: falcon.HTTPError, params: dict[str, Any]
+) -> None:
+    if exc.headers is not None:
+        resp.set_headers(exc.headers)
+    call.of(req).version = None  # told to those only who reached something
+    _bare(resp, exc.status_code, exc.description or "")
+
+
+def _unexpected(
+    req: falcon.Request, resp: falcon.Response, exc: Exception, params: dict[str, Any]
+) -> None:
+    """Tell nothing of what went wrong inside; the log has it, under the request's id."""
+    request_id = call.of(req).request_id
+    LOG.error("%s: %s %s failed", request_id, req.method, req.path, exc_info=exc)
+    _fault(resp, 500, f"An internal error happened; the log of the service has it as {request_id}.")

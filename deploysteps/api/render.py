@@ -1,0 +1,184 @@
+"""Shows things to people: the one place where rows become answers.
+
+Every verb that answers with a node answers with :func:`node`, so that what is
+masked for one is masked for all.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from deploysteps import secrets, states
+from deploysteps.api import versions
+from deploysteps.db import runs as db_runs
+from deploysteps.db.models import Conductor, Node, Port, StepAttempt, StepRun
+from deploysteps.db.types import timestamp
+
+Document = dict[str, Any]
+
+_OBJECTS = frozenset(
+    {
+        "driver_info",
+        "driver_internal_info",
+        "extra",
+        "instance_info",
+        "internal_info",
+        "local_link_connection",
+        "network_data",
+        "properties",
+        "raid_config",
+        "target_raid_config",
+    }
+)
+"""Shown as ``{}`` when empty, never as null."""
+_COLLECTIONS = frozenset({"ports", "states", "portgroups", "volume"})
+"""Fields of a node that are links to what belongs to it."""
+
+
+def links(base: str, *path: str) -> list[Document]:
+    """Return the two links of a thing."""
+    place = "/".join(path)
+    return [
+        {"href": f"{base}/v1/{place}", "rel": "self"},
+        {"href": f"{base}/{place}", "rel": "bookmark"},
+    ]
+
+
+def node(
+    item: Node, *, base: str, version: int, fields: Iterable[str], conductor: str | None = None
+) -> Document:
+    """Return a node as a request of ``version`` sees it.
+
+    :param conductor: the name of the conductor that is in charge of it.
+    """
+    shown = versions.shown(fields, versions.NODE_FIELDS, version)
+    return {name: _node_field(item, name, base, version, conductor) for name in shown}
+
+
+def _node_field(item: Node, name: str, base: str, version: int, conductor: str | None) -> Any:
+    if name == "links":
+        return links(base, "nodes", item.uuid)
+    if name in _COLLECTIONS:
+        return links(base, "nodes", item.uuid, name)
+    if name in _NODE_FIELDS:
+        return _NODE_FIELDS[name](item)
+    if name == "conductor":
+        return conductor
+    if name == "provision_state" and item.provision_state == states.AVAILABLE:
+        return states.AVAILABLE if version >= versions.AVAILABLE_SHOWN else None
+    return _value(item, name)
+
+
+# Fields that no column of the same name holds. Traits, allocations, health, and the steps of
+# flows that are not built have no value yet; their types are the field's.
+_NODE_FIELDS: dict[str, Callable[[Node], Any]] = {
+    "deploy_step": lambda item: secrets.masked(item.deploy_step) or None,
+    "clean_step": lambda item: None,
+    "service_step": lambda item: None,
+    "traits": lambda item: [],
+    "allocation_uuid": lambda item: None,
+    "health": lambda item: None,
+}
+
+
+def _value(item: object, name: str) -> Any:
+    value = getattr(item, name)
+    if isinstance(value, datetime.datetime):
+        return timestamp(value)
+    return secrets.masked(value or {}) if name in _OBJECTS else value
+
+
+def node_states(item: Node, *, version: int) -> Document:
+    """Return the states document of a node."""
+    shown = versions.shown(versions.STATES_FIELDS, versions.STATES_FIELDS, version)
+    return {name: _node_field(item, name, "", version, None) for name in shown}
+
+
+def port(item: Port, *, base: str, version: int, fields: Iterable[str]) -> Document:
+    """Return a port as a request of ``version`` sees it."""
+    shown = versions.shown(fields, versions.PORT_FIELDS, version)
+    return {
+        name: links(base, "ports", item.uuid) if name == "links" else _value(item, name)
+        for name in shown
+    }
+
+
+def driver(
+    name: str,
+    hosts: Sequence[str],
+    interfaces: dict[str, Document],
+    *,
+    base: str,
+    version: int,
+    fields: Iterable[str],
+) -> Document:
+    """Return a hardware type; ``interfaces`` is type -> ``{'default', 'enabled'}``."""
+    known: Document = {
+        "name": name,
+        "hosts": list(hosts),
+        "links": links(base, "drivers", name),
+        "properties": links(base, "drivers", name, "properties"),
+        "type": "dynamic",
+    }
+    for kind in versions.DRIVER_INTERFACES:
+        offered = interfaces.get(kind, {})
+        known[f"default_{kind}_interface"] = offered.get("default")
+        known[f"enabled_{kind}_interfaces"] = offered.get("enabled", [])
+    return {field: known[field] for field in versions.shown(fields, versions.DRIVER_FIELDS, version)}
+
+
+def conductor(
+    item: Conductor, *, alive: bool, drivers: Sequence[str], base: str, fields: Iterable[str]
+) -> Document:
+    """Return a conductor."""
+    known: Document = {
+        "hostname": item.hostname,
+        "conductor_group": item.conductor_group,
+        "alive": alive,
+        "created_at": timestamp(item.created_at),
+        "updated_at": timestamp(item.updated_at),
+        "drivers": list(drivers),
+        "links": links(base, "conductors", item.hostname),
+    }
+    return {field: known[field] for field in fields}
+
+
+def run(item: StepRun, attempts: Sequence[StepAttempt]) -> Document:
+    """Return a run with its attempts, in the order they began."""
+    return {
+        "uuid": item.uuid,
+        "flow": item.flow,
+        "state": _run_state(item, attempts),
+        "requested_by": item.requested_by,
+        "started_at": timestamp(item.started_at),
+        "finished_at": timestamp(item.finished_at),
+        "outcome": item.outcome,
+        "error": item.error,
+        "attempts": [_attempt(attempt) for attempt in attempts],
+    }
+
+
+def _run_state(item: StepRun, attempts: Sequence[StepAttempt]) -> str:
+    if item.finished_at is not None:
+        return db_runs.FINISHED
+    if item.abort_requested_at is not None:
+        return "aborting"
+    waits = bool(attempts) and attempts[-1].state == db_runs.WAITING
+    return db_runs.WAITING if waits else db_runs.RUNNING
+
+
+def _attempt(item: StepAttempt) -> Document:
+    return {
+        "interface": item.interface,
+        "step": item.step,
+        "attempt": item.attempt,
+        "state": item.state,
+        "conductor": item.conductor,
+        "started_at": timestamp(item.started_at),
+        "finished_at": timestamp(item.finished_at),
+        "outcome": item.outcome,
+        "error": item.error,
+        "progress": secrets.masked(item.progress),
+    }

@@ -1,0 +1,60 @@
+"""The version documents, which every client reads first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+
+from deploysteps.api import call, render, versions
+from deploysteps.api.answers import send
+
+_MEDIA_TYPE = "application/vnd.openstack.ironic.v1+json"
+
+
+def _version(base: str) -> dict[str, Any]:
+    return {
+        "id": "v1",
+        "links": [{"href": f"{base}/v1/", "rel": "self"}],
+        "status": "CURRENT",
+        "min_version": f"1.{versions.MIN}",
+        "version": f"1.{versions.MAX}",
+    }
+
+
+class Root(call.Resource):
+    """``/``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell which versions there are."""
+        version = _version(self.services.base(req))
+        send(
+            resp,
+            {
+                "name": "deploysteps",
+                "description": "A bare-metal conductor that speaks the Ironic API, version 1.",
+                "default_version": version,
+                "versions": [version],
+            },
+        )
+
+
+class V1(call.Resource):
+    """``/v1``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell the version and the collections that the request sees."""
+        base, version = self.services.base(req), call.version(req)
+        send(
+            resp,
+            {
+                "id": "v1",
+                "links": [{"href": f"{base}/v1/", "rel": "self"}],
+                "media_types": {"base": "application/json", "type": _MEDIA_TYPE},
+                "version": _version(base),
+                **{
+                    name: render.links(base, name, "")
+                    for name in versions.shown(versions.ENDPOINTS, versions.ENDPOINTS, version)
+                },
+            },
+        )

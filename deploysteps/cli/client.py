@@ -1,0 +1,145 @@
+"""Speaks REST with the service, and turns its refusals into words and codes."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+
+from deploysteps import secrets
+from deploysteps.cli.errors import CommandError, ExitCode, code_of_status
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:6385"
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 60
+_VERSION_HEADER = {"X-OpenStack-Ironic-API-Version": "latest"}
+
+
+class Unreachable(CommandError):
+    """The service does not answer."""
+
+
+class Client:
+    """One service. Paths begin with ``/v1``; answers are decoded JSON."""
+
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT) -> None:
+        """Connect to nothing yet.
+
+        :raises CommandError: when the endpoint is no http(s) address.
+        """
+        parts = urllib.parse.urlsplit(endpoint)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CommandError(
+                f"{secrets.masked_urls(endpoint)!r} is no address of a service; set OS_ENDPOINT "
+                f"or --endpoint to something like {DEFAULT_ENDPOINT}",
+                ExitCode.USAGE,
+            )
+        self.endpoint = endpoint.rstrip("/").removesuffix("/v1")
+        self._session = requests.Session()
+        self._session.headers.update(_VERSION_HEADER)
+        # A proxy cannot reach this machine's own loopback.
+        self._session.trust_env = not is_loopback(parts.hostname)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Read; parameters that are None are left out."""
+        return self._request("GET", path, params=params)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Create."""
+        return self._request("POST", path, body=body)
+
+    def put(self, path: str, body: Any) -> Any:
+        """Ask for a change of state."""
+        return self._request("PUT", path, body=body)
+
+    def patch(self, path: str, body: Any) -> Any:
+        """Change fields by a JSON patch."""
+        return self._request("PATCH", path, body=body)
+
+    def delete(self, path: str) -> Any:
+        """Remove."""
+        return self._request("DELETE", path)
+
+    def list(self, path: str, key: str, most: int | None = None, **params: Any) -> list[Any]:
+        """Read a collection, following pages, until ``most`` items are there."""
+        found: list[Any] = []
+        while True:
+            page = self.get(path, **params)
+            found.extend(page[key])
+            if most is not None and len(found) >= most:
+                return found[:most]
+            if not page.get("next"):
+                return found
+            # Only the query: the link's host is how others reach the service.
+            query = urllib.parse.urlsplit(page["next"]).query
+            params = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+
+    def _request(
+        self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Any = None
+    ) -> Any:
+        try:
+            answer = self._session.request(
+                method,
+                self.endpoint + path,
+                params={k: v for k, v in (params or {}).items() if v is not None},
+                json=body,
+                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+            )
+        except requests.RequestException as exc:
+            raise Unreachable(
+                f"the service at {secrets.masked_urls(self.endpoint)} does not answer "
+                f"({_short(exc)}); start it with `deploysteps serve`, or set OS_ENDPOINT",
+                ExitCode.UNREACHABLE,
+            ) from exc
+        if answer.status_code >= 400:
+            raise CommandError(_told(answer), code_of_status(answer.status_code))
+        if not answer.content:
+            return None
+        try:
+            return answer.json()
+        except ValueError as exc:
+            raise CommandError(
+                f"{secrets.masked_urls(self.endpoint)} answered something that is no JSON; "
+                "is OS_ENDPOINT the bare-metal service?"
+            ) from exc
+
+
+def node_path(node: str, *more: str) -> str:
+    """Return the path of a node, by uuid or name."""
+    return "/".join(("/v1/nodes", *(urllib.parse.quote(part, safe="") for part in (node, *more))))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+
+
+def _short(exc: requests.RequestException) -> str:
+    if isinstance(exc, requests.Timeout):
+        return "timed out"
+    cause: BaseException = exc
+    for arg in exc.args:
+        reason = getattr(arg, "reason", arg)
+        if isinstance(reason, BaseException):
+            cause = reason
+    text = str(cause).rsplit(": ", 1)[-1]
+    return secrets.masked_urls(text) or type(exc).__name__
+
+
+def _told(answer: requests.Response) -> str:
+    """Return the words of an error answer, whichever of the forms it has."""
+    text: Any = answer.text
+    try:
+        document = json.loads(answer.text)
+        inner = document["error_message"]
+        inner = json.loads(inner) if isinstance(inner, str) else inner
+        text = inner.get("faultstring") or inner.get("description") or inner.get("title")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return f"{' '.join(str(text or answer.reason).split())[:2000]} (HTTP {answer.status_code})"

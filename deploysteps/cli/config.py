@@ -1,0 +1,51 @@
+"""``deploysteps config``: the options, and a check of what is set."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from oslo_config import cfg, generator
+
+from deploysteps import conf
+from deploysteps.cli.app import Group, State, pass_state
+from deploysteps.cli.errors import CommandError, ExitCode
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """See and check the configuration."""
+
+
+@config.command("sample")
+@pass_state
+def sample(state: State) -> None:
+    """Print a configuration file with every option, its help and its default."""
+    options = cfg.ConfigOpts()
+    generator.register_cli_opts(options)
+    arguments = ["--namespace", "deploysteps", "--namespace", "oslo.log"]
+    options(
+        args=[*arguments, *(["--format", "json"] if state.as_json else [])],
+        project="deploysteps",
+        default_config_files=[],
+        default_config_dirs=[],
+        use_env=False,
+    )
+    generator.generate(options, sys.stdout)
+
+
+@config.command("check")
+@pass_state
+def check(state: State) -> None:
+    """Check every value that is set, and names that no option has."""
+    settings = conf.setup(config_files=state.config_files)
+    conf.check(settings)
+    strange = conf.unknown(settings)
+    files = list(settings.config_file or ())
+    state.output.report(
+        f"read {', '.join(files) or 'no file, only defaults and the environment'}; "
+        f"{'found strange names' if strange else 'good'}",
+        {"files": files, "unknown": strange},
+    )
+    if strange:
+        raise CommandError("; ".join(strange), ExitCode.CONFIGURATION)

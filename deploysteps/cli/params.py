@@ -1,0 +1,109 @@
+"""Parameters that several commands have, and how their texts become values."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deploysteps import steps
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+OBJECTS: tuple[tuple[str, str, str], ...] = (
+    ("--driver-info", "driver_info", "how to reach the machine's management controller"),
+    ("--property", "properties", "what the machine is"),
+    ("--instance-info", "instance_info", "what is to be deployed"),
+    ("--extra", "extra", "anything else"),
+)
+"""Options that fill an object of the node, member by member."""
+
+
+def key_value(text: str) -> tuple[str, Any]:
+    """Split ``key=value``; the value is read as JSON when it is JSON."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{text!r} is not key=value")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def json_or_file(text: str) -> Any:
+    """Read JSON, ``@file`` that holds it, or ``-`` for stdin."""
+    try:
+        if text == "-":
+            return json.load(sys.stdin)
+        if text.startswith("@"):
+            return json.loads(Path(text[1:]).read_text(encoding="utf-8"))
+        return json.loads(text)
+    except OSError as exc:
+        raise click.BadParameter(f"cannot read {text[1:]}: {exc.strerror}") from exc
+    except (ValueError, RecursionError) as exc:
+        raise click.BadParameter(f"this is not JSON ({exc}); give JSON, @FILE or -") from exc
+
+
+def step_list(text: str) -> list[Any]:
+    """Read a JSON list of steps; what a step may be is the service's to judge."""
+    found = json_or_file(text)
+    if not isinstance(found, list):
+        raise click.BadParameter(
+            'steps are a JSON list of objects such as [{"interface": "deploy", '
+            '"step": "deploy", "priority": 100, "args": {}}]'
+        )
+    return found
+
+
+def stacked(decorators: Iterable[Decorator]) -> Decorator:
+    """Return one decorator that applies several, so that help lists them in order."""
+    listed = list(decorators)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(listed):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+node_fields = stacked(
+    [
+        click.option("--name", help="A name to call it by."),
+        *(
+            click.option(
+                flag,
+                name,
+                type=key_value,
+                multiple=True,
+                metavar="KEY=VALUE",
+                help=f"{told.capitalize()}; may be repeated.",
+            )
+            for flag, name, told in OBJECTS
+        ),
+        click.option("--resource-class", help="The class of machine, for schedulers."),
+        click.option("--description", help="A note."),
+        *(
+            click.option(f"--{kind}-interface", f"{kind}_interface", metavar="NAME")
+            for kind in steps.INTERFACE_TYPES
+        ),
+    ]
+)
+"""What may be set when a node is created and later."""
+
+waiting = stacked(
+    [
+        click.option("--wait", is_flag=True, help="Wait for the end; exit 1 when it failed."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0),
+            default=0,
+            help="Seconds to wait at most (exit 4); 0: no limit.",
+        ),
+    ]
+)
+"""For commands that start something that goes on after they return."""

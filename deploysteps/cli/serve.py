@@ -1,0 +1,130 @@
+"""``deploysteps serve``: API and conductor in one process."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import os
+import signal
+import socket
+import threading
+from types import FrameType
+
+import click
+from oslo_config import cfg
+from oslo_log import log
+
+from deploysteps import conf, exceptions, secrets
+from deploysteps.cli.app import Command, State, pass_state
+from deploysteps.cli.client import is_loopback
+from deploysteps.cli.errors import ExitCode
+
+LOG = log.getLogger(__name__)
+VERSION = importlib.metadata.version("deploysteps")
+
+
+@click.command(cls=Command)
+@pass_state
+def serve(state: State) -> None:
+    """Run the service: the REST API and a conductor, until SIGTERM or Ctrl-C.
+
+    The first signal lets running steps finish within [conductor]
+    graceful_shutdown_timeout; a second one ends at once, which loses nothing
+    either: what is cut off is treated as a crash is.
+    """
+    settings = conf.setup(config_files=state.config_files)
+    conf.check(settings)
+    log.setup(settings, "deploysteps", version=VERSION)
+    for strange in conf.unknown(settings):
+        LOG.warning("Ignored: %s", strange)
+    refuse_open_door(settings)
+    refuse_taken_port(settings)
+
+    # The heavy rooms are imported here: other commands start without them.
+    from deploysteps.api.app import create_app
+    from deploysteps.api.server import Server
+    from deploysteps.conductor.service import Service
+
+    stopping = _on_signals()
+    service = Service(settings)
+    service.start()
+    try:
+        server = Server(settings, create_app(settings, service.database, service.client))
+        server.start()
+        try:
+            _announce(state, settings, server.address, repr(service.database))
+            stopping.wait()
+            LOG.info("Stopping: nothing new is taken")
+        finally:
+            server.stop()
+    finally:
+        service.stop(settings.conductor.graceful_shutdown_timeout)
+    LOG.info("Stopped")
+
+
+def refuse_open_door(settings: cfg.ConfigOpts) -> None:
+    """Refuse to let others in without authentication unless that is wanted.
+
+    :raises ConfigurationError: naming the settings that change it.
+    """
+    api = settings.api
+    if settings.auth_strategy != "noauth" or api.allow_public_noauth or is_loopback(api.host_ip):
+        return
+    raise exceptions.ConfigurationError(
+        f"[api] host_ip {api.host_ip} can be reached by other machines and there is no "
+        "authentication: listen on 127.0.0.1, or, when the network is to be trusted, set "
+        "[api] allow_public_noauth = true"
+    )
+
+
+def refuse_taken_port(settings: cfg.ConfigOpts) -> None:
+    """Refuse to start beside a service that runs, before its locks are taken for old ones.
+
+    :raises ConfigurationError: when the address cannot be listened on.
+    """
+    host, port = settings.api.host_ip, settings.api.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as exc:
+            hint = "choose another [api] host_ip or port"
+            if exc.errno == errno.EADDRINUSE:
+                hint = f"is the service running already? If not, {hint}"
+            raise exceptions.ConfigurationError(
+                f"cannot listen on {host}:{port} ({exc.strerror}); {hint}"
+            ) from exc
+
+
+def _on_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set; a second signal ends the process.
+
+    A handler interrupts the main thread wherever it is and may not stop the
+    server itself, which would wait for a lock that the interrupted code holds.
+    """
+    stopping = threading.Event()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        if stopping.is_set():
+            os._exit(ExitCode.INTERRUPTED)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stopping
+
+
+def _announce(state: State, settings: cfg.ConfigOpts, address: str, database: str) -> None:
+    told = {
+        "version": VERSION,
+        "address": address,
+        "database": secrets.masked_urls(database),
+        "authentication": None,
+        "pid": os.getpid(),
+    }
+    state.output.report(
+        f"deploysteps {told['version']} serves {address}, database {told['database']}, "
+        "NO authentication: whoever reaches the address may do all",
+        told,
+    )

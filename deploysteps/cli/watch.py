@@ -1,0 +1,141 @@
+"""The live table of a run's steps."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from rich.console import Group as Lines
+from rich.live import Live
+from rich.table import Table
+
+from deploysteps.cli.output import Output, clean, make_table
+from deploysteps.cli.waiting import Snapshot
+
+COLUMNS = ("step", "state", "try", "started", "took", "note")
+
+
+class Row(NamedTuple):
+    """One step of a run, all its attempts together."""
+
+    step: str
+    state: str
+    tries: str
+    started: str
+    took: str
+    note: str
+
+
+def rows(found: Snapshot, now: datetime.datetime | None = None) -> list[Row]:
+    """Return the steps of a run: those begun, then those that are still planned."""
+    now = now or datetime.datetime.now(datetime.UTC)
+    listed: list[Row] = []
+    begun: list[list[dict[str, Any]]] = []
+    for attempt in (found.run or {}).get("attempts", ()):
+        if attempt["attempt"] > 1 and begun:
+            begun[-1].append(attempt)
+        else:
+            begun.append([attempt])
+    for attempts in begun:
+        listed.append(_row(attempts, now))
+    return listed + [
+        Row(f"{step['interface']}.{step['step']}", "planned", "", "", "", "")
+        for step in _planned(found)
+    ]
+
+
+def _row(attempts: list[dict[str, Any]], now: datetime.datetime) -> Row:
+    first, last = attempts[0], attempts[-1]
+    started = _time(first["started_at"])
+    end = _time(last["finished_at"]) or now
+    return Row(
+        step=f"{last['interface']}.{last['step']}",
+        state=_word(last),
+        tries=str(last["attempt"]) if last["attempt"] > 1 else "",
+        started=started.astimezone().strftime("%H:%M:%S") if started else "",
+        took=f"{max((end - started).total_seconds(), 0):.1f} s" if started else "",
+        note=clean(last["error"] or last.get("progress")),
+    )
+
+
+def _word(attempt: dict[str, Any]) -> str:
+    if attempt["finished_at"] is None:
+        return str(attempt["state"])
+    return str(attempt["outcome"] or attempt["state"])
+
+
+def _planned(found: Snapshot) -> list[dict[str, Any]]:
+    """Return what the plan has after the current step; it is gone after the end."""
+    info = found.node.get("driver_internal_info") or {}
+    for name, steps in info.items():
+        if name.endswith("_steps") and not name.startswith("user_") and isinstance(steps, list):
+            index = info.get(f"{name.removesuffix('s')}_index")
+            return steps[index + 1 :] if isinstance(index, int) else steps
+    return []
+
+
+def _time(text: str | None) -> datetime.datetime | None:
+    return datetime.datetime.fromisoformat(text) if text else None
+
+
+def table(found: Snapshot) -> Table:
+    """Return the table of a node's run."""
+    title = f"{found.name}: {found.state}"
+    if found.node.get("maintenance"):
+        title += " (maintenance)"
+    return make_table(COLUMNS, rows(found), title)
+
+
+def show(output: Output, snapshots: Iterator[Snapshot]) -> Snapshot:
+    """Show a run as it goes on, and return how it ended.
+
+    A terminal gets a table that is redrawn; otherwise each change is a line.
+    """
+    last: Snapshot | None = None
+    with screen(output) as draw:
+        for last in snapshots:
+            draw([last])
+    if last is None:
+        raise AssertionError("following a node yields at least once")
+    return last
+
+
+@contextlib.contextmanager
+def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
+    """Give a function that shows the runs of some nodes, whenever it is called."""
+    if output.live:
+        with Live(console=output.console, auto_refresh=False) as live:
+            yield lambda found: live.update(Lines(*map(table, found)), refresh=True)
+        return
+    told: dict[tuple[str, int], tuple[str, str]] = {}
+
+    def draw(found: list[Snapshot]) -> None:
+        for one in found:
+            _tell_changes(output, one, told)
+
+    yield draw
+
+
+def _tell_changes(
+    output: Output, found: Snapshot, told: dict[tuple[str, int], tuple[str, str]]
+) -> None:
+    now = datetime.datetime.now().strftime("%H:%M:%S")
+    begun = [row for row in rows(found) if row.state != "planned"]
+    for position, row in enumerate(begun):
+        key, value = (found.name, position), (row.state, row.tries)
+        if told.get(key) == value:
+            continue
+        told[key] = value
+        words = [row.state]
+        if row.tries:
+            words.append(f"(attempt {row.tries})")
+        if row.state not in ("running", "waiting"):
+            words.append(f"after {row.took}")
+        if row.note:
+            words.append(f"- {row.note}")
+        output.say(f"{now} {found.name} {row.step} {' '.join(words)}")
+    if told.get((found.name, -1)) != (found.state, ""):
+        told[found.name, -1] = (found.state, "")
+        output.say(f"{now} {found.name} is {found.state}")

@@ -1,0 +1,93 @@
+"""What a step's code answered, judged. Anything that is not clearly good is a failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import words
+from deploysteps.steps import StepFlow
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """The step is finished."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waits:
+    """The step goes on elsewhere."""
+
+    wait: states.Wait
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotReady:
+    """The step wants to be entered again."""
+
+    reason: str
+    after: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """The step failed."""
+
+    why: str
+    exception: BaseException | None = None
+    raised: bool = True
+    """A step that raised may be retried; one that answered nonsense may not."""
+
+
+Answer = Done | Waits | NotReady | Failed
+DONE = Done()
+
+
+def ask(call: Callable[[], Any], flow: StepFlow, node: Any) -> Answer:
+    """Run a step's code and judge what comes of it.
+
+    :raises LockLost: the one exception that is not the step's.
+    """
+    states.asked_to_wait.set(None)
+    try:
+        value = call()
+    except exceptions.LockLost:
+        raise
+    except exceptions.StepNotReady as exc:
+        return NotReady(words.text_of(exc), exc.after)
+    except BaseException as exc:  # SystemExit and its like end a step, not the conductor
+        return Failed(words.text_of(exc), exc)
+    if value is None:
+        return _checked(flow, node.driver_internal_info)
+    if isinstance(value, str) and value == flow.waiting:
+        return Waits(value if isinstance(value, states.Wait) else states.Wait(value))
+    return Failed(_nonsense(value, flow), raised=False)
+
+
+def _checked(flow: StepFlow, info: Mapping[str, Any]) -> Answer:
+    """Return None's meaning: a step that began something and did not say so failed."""
+    flags = [key for key in flow.flags if info.get(key)]
+    if states.asked_to_wait.get() is None and not flags:
+        return DONE
+    what = f"set {', '.join(flags)}" if flags else "called states.wait()"
+    return Failed(
+        f"it {what} and then returned None, as if it were finished; "
+        f"return the wait state ({flow.waiting!r})",
+        raised=False,
+    )
+
+
+def _nonsense(value: Any, flow: StepFlow) -> str:
+    if inspect.iscoroutine(value) or inspect.isgenerator(value):
+        value.close()  # its body never ran and never will
+    kind = type(value).__name__
+    shown = f" {value!r}" if type(value) in (bool, int, float) else ""
+    if isinstance(value, str) and value in states.STATES:
+        shown = f" {str(value)!r}"
+    return (
+        f"it returned {kind}{shown}; a {flow.name} step returns None when it is done, "
+        f"or the state {flow.waiting!r} when it goes on elsewhere"
+    )

@@ -1,0 +1,264 @@
+"""Looking after waiting steps: beats, polls, timers, signals and time-outs.
+
+:func:`attend` is the one function that decides what becomes of a wait. It
+runs under the node's lock, in a worker, for the sweeper and for heartbeats.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import answers, endings, engine, waiting, words
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager, adopt
+from deploysteps.conductor.workers import Slot
+from deploysteps.db import locks, nodes, runs, transitions, types
+from deploysteps.db.models import StepAttempt
+from deploysteps.db.transitions import Key, key_of
+from deploysteps.drivers.base import DeployInterface
+from deploysteps.steps import StepFlow
+
+LOG = logging.getLogger(__name__)
+
+PURPOSE = "looking after a waiting step"
+
+
+class Beat(NamedTuple):
+    """What an agent's heartbeat says."""
+
+    callback_url: str
+    agent_version: str | None = None
+    agent_verify_ca: str | None = None
+    agent_status: str | None = None
+    agent_status_message: str | None = None
+
+
+def guarded(work: Callable[..., None]) -> Callable[..., None]:
+    """Return ``work(task, ...)`` with the last resort: what escapes fails the node."""
+
+    def run(task: TaskManager, *args: Any) -> None:
+        try:
+            work(task, *args)
+        except exceptions.LockLost as exc:
+            LOG.warning("Node %s: %s The work stops here.", task.node.uuid, exc)
+        except BaseException as exc:
+            LOG.exception("Node %s: an error of the engine, not of a step", task.node.uuid)
+            _last_resort(task, exc)
+
+    return run
+
+
+def _last_resort(task: TaskManager, exc: BaseException) -> None:
+    flow = engine.flow_of(task)
+    if task.lock is None or task.lock.token is None:
+        return
+    try:
+        # What is in memory may be half changed; the row is what counts.
+        fresh = adopt(
+            task.runtime,
+            task.context,
+            nodes.get(task.runtime.database, task.node.id),
+            task.lock,
+            task.purpose,
+        )
+        flow = engine.flow_of(fresh)
+        reason = f"internal error: {words.text_of(exc)}"
+        if flow is not None:
+            endings.end(fresh, flow, endings.fail(reason, exc))
+        elif fresh.node.provision_state in states.TRANSIENT_STATES:
+            fresh.node.last_error = words.masker_of(fresh.node).text(
+                words.shortened(reason, words.LAST_ERROR_BYTES)
+            )
+            fresh.fail_state()
+    except BaseException:
+        # Not even that could be written. The lock stays, and no work is
+        # under it: the recovery loop finds it and brings the node to an end.
+        LOG.exception("Node %s: it could not be failed; recovery will", task.node.uuid)
+        task.abandon()
+
+
+def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
+    """Decide what becomes of the waiting attempt ``key``.
+
+    :param beat: a heartbeat that came for it.
+    """
+    attempt, flow = task.attempt, engine.flow_of(task)
+    if flow is None or attempt is None or attempt.state != runs.WAITING or key_of(attempt) != key:
+        LOG.debug("Node %s: %s ended before it was looked at", task.node.uuid, key)
+        return
+    now = types.utcnow()
+    signal = attempt.signal
+    if signal == "abort":
+        engine.abort(task, flow)
+    elif signal == "done":
+        engine.resume(task, flow)
+    elif signal == "fail":
+        engine.fail_waiting(task, flow, answers.Failed(attempt.signal_detail or "it failed"))
+    elif attempt.deadline_at is not None and now >= attempt.deadline_at:
+        engine.time_out(task, flow, _too_long(attempt))
+    elif beat is not None or signal == "beat":
+        _heard(task, flow, attempt, beat or _remembered(task))
+    elif attempt.owner == "poller":
+        _poll(task, flow, attempt)
+    elif attempt.owner == "timer":
+        engine.resume(task, flow)
+    else:
+        _check_silence(task, flow, attempt)
+
+
+def _too_long(attempt: StepAttempt) -> str:
+    since, until = attempt.waiting_since, attempt.deadline_at
+    took = (until - since).total_seconds() if since and until else 0
+    whom = {
+        "agent": "the machine's agent to report that it is done",
+        "poller": "the polled work to finish",
+        "timer": "the step to become ready",
+    }[attempt.owner or "agent"]
+    return f"timed out: it waited longer than its limit of {took:g} s for {whom}"
+
+
+def _remembered(task: TaskManager) -> Beat:
+    info = task.node.driver_internal_info
+    return Beat(info.get("agent_url") or "", info.get("agent_version"), info.get("agent_verify_ca"))
+
+
+def overrides_heartbeat(deploy: Any) -> bool:
+    """Tell whether a deploy interface decides alone what a heartbeat means."""
+    return type(deploy).heartbeat is not DeployInterface.heartbeat
+
+
+def _waiting_step(task: TaskManager, flow: StepFlow) -> dict[str, Any]:
+    return dict(getattr(task.node, flow.step_field) or {})
+
+
+def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) -> None:
+    """Let the deploy interface say what a heartbeat means."""
+    if attempt.owner == "agent" and attempt.reenter:
+        _settle(task, flow, attempt, answers.DONE)
+        return
+    if attempt.owner == "agent" or overrides_heartbeat(task.driver.deploy):
+        task.waiting_step = _waiting_step(task, flow)
+    _settle(task, flow, attempt, _tell_driver(task, flow, beat))
+
+
+def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answer | None:
+    """Call ``deploy.heartbeat`` and return what it said of the step, if anything."""
+
+    def call() -> None:
+        task.driver.deploy.heartbeat(
+            task,
+            beat.callback_url,
+            beat.agent_version,
+            agent_verify_ca=beat.agent_verify_ca,
+            agent_status=beat.agent_status,
+            agent_status_message=beat.agent_status_message,
+        )
+
+    answer = answers.ask(lambda: call(), flow, _NO_FLAGS)
+    if isinstance(answer, answers.Failed):
+        return answer
+    if task.answer is None:
+        return None
+    good, why = task.answer
+    return answers.DONE if good else answers.Failed(why or "it failed")
+
+
+class _NoFlags:
+    driver_internal_info: dict[str, Any] = {}
+
+
+_NO_FLAGS = _NoFlags()
+"""Flags that a waiting step has set say nothing about the call that looks after it."""
+
+
+def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
+    """Ask ``check_step`` of the interface that ran the step."""
+    step = _waiting_step(task, flow)
+    interface = getattr(task.driver, attempt.interface)
+    said: list[Any] = []
+    answer = answers.ask(lambda: said.append(interface.check_step(task, step)), flow, _NO_FLAGS)
+    match answer:
+        case answers.NotReady():
+            _settle(task, flow, attempt, None)
+        case answers.Done() if said[0] in (states.StepStatus.DONE, states.StepStatus.RUNNING):
+            done = said[0] is states.StepStatus.DONE
+            _settle(task, flow, attempt, answers.DONE if done else None)
+        case answers.Done():
+            why = f"check_step() returned {type(said[0]).__name__}; it returns a StepStatus"
+            _settle(task, flow, attempt, answers.Failed(why, raised=False))
+        case _:
+            _settle(task, flow, attempt, answer)
+
+
+def _settle(
+    task: TaskManager, flow: StepFlow, attempt: StepAttempt, answer: answers.Answer | None
+) -> None:
+    """Act on what was learnt of a waiting attempt; None: it goes on waiting."""
+    task.waiting_step, task.answer = None, None
+    if task.lock is None or task.lock.token is None:
+        return  # the driver ended the run itself, by an event
+    if isinstance(answer, answers.Failed):
+        engine.fail_waiting(task, flow, answer)
+    elif answer is not None:
+        engine.resume(task, flow)
+    elif engine.flow_of(task) is flow:
+        _rearm(task, flow, attempt)
+
+
+def _rearm(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
+    """Go on waiting, and give the lock back, in one write."""
+    look, poll = attempt.due_at, attempt.poll
+    if attempt.owner == "poller" and poll is not None:
+        look, poll = waiting.next_poll(poll, types.utcnow())
+    elif attempt.owner == "agent":
+        look = _silent_at(task, flow, attempt)
+    due = waiting.earliest(look, attempt.deadline_at)
+    also = [transitions.rearm(key_of(attempt), due, poll, attempt.evidence)]
+    try:
+        task.write(task.node.changes(), also, unlock=True)
+    except locks.Stale:
+        # A signal came meanwhile; it has made the attempt due at once.
+        task.write(task.node.changes(), unlock=True)
+    task.runtime.wake()
+
+
+def _silent_at(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> Any:
+    if attempt.owner != "agent" or attempt.waiting_since is None:
+        return None
+    return waiting.silent_at(
+        attempt.waiting_since, task.node.agent_heartbeat_column, engine.clocks(task, flow)
+    )
+
+
+def _check_silence(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
+    limit = engine.clocks(task, flow).silence
+    silent = _silent_at(task, flow, attempt)
+    if silent is None or types.utcnow() < silent:
+        _rearm(task, flow, attempt)
+        return
+    engine.time_out(
+        task,
+        flow,
+        f"timed out: no heartbeat of the machine's agent for {limit:g} s "
+        f"([conductor] {flow.callback_timeout}); is the agent running, and does it reach the API?",
+    )
+
+
+def look_after(runtime: Runtime, node_id: int, key: Key, slot: Slot) -> bool:
+    """Take the node's lock and attend to a due attempt in a worker; False if it is held."""
+    try:
+        lock, node = locks.grant(
+            runtime.database, node_id, runtime.host, PURPOSE, active=runtime.active
+        )
+        task = adopt(runtime, None, node, lock, PURPOSE)
+    except (exceptions.NodeLocked, exceptions.NodeNotFound):
+        slot.release()
+        return False
+    except BaseException:
+        slot.release()
+        raise
+    task.hand_over(slot, guarded(attend), key)
+    return True

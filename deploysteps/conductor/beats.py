@@ -1,0 +1,186 @@
+"""What a machine's agent sends: lookups and heartbeats, and the token they share.
+
+A heartbeat is recorded in the request's own thread. It names the attempt that
+was waiting when it came, before any lock: that one or none is completed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import secrets as random_source
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import attend
+from deploysteps.conductor.attend import Beat
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import adopt
+from deploysteps.conductor.workers import Slot
+from deploysteps.db import beats as rows
+from deploysteps.db import locks, nodes, runs, transitions, types
+from deploysteps.db.models import Node, StepAttempt
+from deploysteps.secrets import MASK
+
+LOG = logging.getLogger(__name__)
+
+PURPOSE = "heartbeat"
+
+
+def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) -> tuple[Node, str]:
+    """Return the node an agent runs on, and its token: once for each boot.
+
+    :returns: the node and the token, or ``******`` when it was given before.
+    :raises NotFound: no such node, or it expects no agent: the same text.
+    :raises NodeLocked: an operation holds it; the agent asks again.
+    """
+    node = _looked_up(runtime, addresses, node_uuid)
+    if node is None or node.provision_state not in states.AGENT_STATES:
+        raise exceptions.NotFound("Could not find the requested node, or it expects no agent now.")
+    if node.agent_secret_token:
+        _refuse_locked(node)
+        return node, MASK
+    token = random_source.token_urlsafe(32)
+    rows.give_token(runtime.database, node.id, token)
+    node.set_driver_internal_info("agent_secret_token", token)
+    return node, token
+
+
+def _looked_up(runtime: Runtime, addresses: Sequence[str], uuid: str | None) -> Node | None:
+    if uuid:
+        try:
+            return nodes.get(runtime.database, uuid)
+        except exceptions.NodeNotFound:
+            return None
+    found = nodes.of_addresses(runtime.database, addresses)
+    if len(found) > 1:
+        LOG.warning(
+            "A lookup names ports of several nodes: %s", ", ".join(node.uuid for node in found)
+        )
+    return found[0] if len(found) == 1 else None
+
+
+def _refuse_locked(node: Node) -> None:
+    if node.reservation is not None:
+        raise exceptions.NodeLocked(node=node.uuid, host=node.reservation)
+
+
+def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> None:
+    """Record a heartbeat and let the step that waited for it go on.
+
+    :raises InvalidParameterValue: a wrong token or callback URL.
+    :raises NodeLocked: it was not recorded; the agent sends it again.
+    """
+    node = nodes.get(runtime.database, node_id)
+    _check_token(node, token)
+    _check_callback(runtime, node, beat.callback_url)
+    # Read before the lock: a beat completes the step that waited when it came.
+    attempt = runs.last_attempt(runtime.database, node.run_id) if node.run_id is not None else None
+    _refuse_locked(node)
+    if attempt is not None and not _is_for(runtime, node, attempt):
+        attempt = None
+    _record(runtime, node, beat, attempt)
+
+
+def _is_for(runtime: Runtime, node: Node, attempt: StepAttempt) -> bool:
+    """Tell whether the agent ends this wait, or a driver wants to hear every beat."""
+    if attempt.state != runs.WAITING:
+        return False
+    if attempt.owner == "agent":
+        return True
+    if attempt.owner == "timer":
+        return False
+    driver = runtime.registry.build(node)
+    return attend.overrides_heartbeat(driver.deploy)
+
+
+def _check_token(node: Node, token: str | None) -> None:
+    known = node.agent_secret_token
+    if not token or not known or not hmac.compare_digest(known.encode(), token.encode()):
+        raise exceptions.InvalidParameterValue(
+            "Agent token is missing, invalid or no longer valid; a new boot of the agent gets one"
+        )
+
+
+def _check_callback(runtime: Runtime, node: Node, url: str) -> None:
+    """Check a callback URL: it is pinned for each boot, and may be limited to networks."""
+    pinned = node.agent_url
+    if pinned and url != pinned:
+        raise exceptions.InvalidParameterValue(
+            "Detected change in ramdisk provided callback_url: it is pinned until the agent "
+            "boots again"
+        )
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not host:
+        raise exceptions.InvalidParameterValue("callback_url must be an http or https URL")
+    networks = runtime.conf.agent.callback_networks
+    if networks and not _inside(host, networks):
+        raise exceptions.InvalidParameterValue(
+            f"callback_url: {host} is not in an allowed network ([agent] callback_networks)"
+        )
+
+
+def _inside(host: str, networks: Sequence[Any]) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in ipaddress.ip_network(str(network)) for network in networks)
+
+
+def _record(runtime: Runtime, node: Node, beat: Beat, attempt: StepAttempt | None) -> None:
+    """Write the beat; if it completes a wait, take the lock in the same UPDATE.
+
+    Without a free worker the wait is marked, and the sweeper goes on with it.
+    """
+    values = {
+        "agent_heartbeat_column": types.utcnow(),
+        "agent_url_column": beat.callback_url or None,
+        "agent_version_column": beat.agent_version,
+        "agent_ca_column": beat.agent_verify_ca,
+    }
+    if attempt is None:
+        rows.record(runtime.database, node.id, node.uuid, values, [])
+        return
+    marked = transitions.signal(transitions.key_of(attempt), "beat", beat.agent_status_message)
+    slot = _slot(runtime)
+    try:
+        if slot is None:
+            rows.record(runtime.database, node.id, node.uuid, values, [marked])
+            return
+        lock, fresh = locks.grant(
+            runtime.database,
+            node.id,
+            runtime.host,
+            PURPOSE,
+            values=values,
+            also=[marked],
+            active=runtime.active,
+        )
+        task = adopt(runtime, None, fresh, lock, PURPOSE)
+    except locks.Stale:  # the step that waited is done already; the beat still counts
+        if slot is not None:
+            slot.release()
+        rows.record(runtime.database, node.id, node.uuid, values, [])
+        return
+    except BaseException:
+        if slot is not None:
+            slot.release()
+        raise
+    task.hand_over(slot, attend.guarded(attend.attend), transitions.key_of(attempt), beat)
+
+
+def _slot(runtime: Runtime) -> Slot | None:
+    try:
+        return runtime.workers.reserve()
+    except (exceptions.NoFreeConductorWorker, exceptions.NotStarted):
+        return None

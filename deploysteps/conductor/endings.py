@@ -1,0 +1,165 @@
+"""The one ending: success, failure, abort, timeout, take-over, undeploy, deletion.
+
+Reason and state, the run's outcome, the attempt's, the history entry and the
+unlock are one write; index, list and flags are gone with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import words
+from deploysteps.db import locks, nodes, runs, transitions, types
+from deploysteps.steps import StepFlow
+
+LOG = logging.getLogger(__name__)
+
+SUCCESS, FAILED, ABORTED, TIMEOUT = "success", "failed", "aborted", "timeout"
+INTERRUPTED, UNDEPLOYED = "interrupted", "undeployed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends."""
+
+    outcome: str
+    event: str
+    """Event of the state table: ``done``, ``fail``, ``abort``, ``delete``."""
+    reason: str | None = None
+    """For people, not yet masked or shortened."""
+    exception: BaseException | None = None
+    clean_up: bool = True
+    """Whether the deploy interface may tidy up: never after a lost lock."""
+    attempt_outcome: str | None = None
+    """Of the current attempt, where it is not the run's: an abort that came
+    while a step ran takes effect when the step has ended well."""
+    keep_lock: bool = False
+    """The state is not the last one: an undeploy goes on under the lock."""
+
+    @property
+    def good(self) -> bool:
+        """Whether an abort that was asked for takes precedence."""
+        return self.outcome == SUCCESS
+
+
+def succeed() -> Ending:
+    """End well."""
+    return Ending(SUCCESS, states.DONE)
+
+
+def fail(reason: str, exception: BaseException | None = None, **more: Any) -> Ending:
+    """End with a failure."""
+    return Ending(FAILED, states.FAIL, reason, exception, **more)
+
+
+def end(task: Any, flow: StepFlow, ending: Ending) -> None:
+    """End the node's run and give the lock back, in one write.
+
+    :raises LockLost: nothing was written and the work must stop.
+    :raises AbortAsked: a good end that has to give way; nothing was written.
+    """
+    node, attempt = task.node, task.attempt
+    mask = words.masker_of(node)
+    reason = ending.reason
+    if not ending.good and ending.clean_up and flow.clean_up:
+        reason = _cleaned_up(task, flow, reason)
+    error = mask.text(words.shortened(reason, words.LAST_ERROR_BYTES)) if reason else None
+    now = types.utcnow()
+    before = {name: getattr(node, name) for name in ("provision_state", flow.step_field)}
+    values = _node_values(task, flow, ending, error, now)
+    also = []
+    if attempt is not None:
+        also.append(
+            transitions.finish(
+                transitions.key_of(attempt),
+                ending.attempt_outcome or ending.outcome,
+                now,
+                waited=attempt.state == runs.WAITING,
+                error=None if ending.attempt_outcome == SUCCESS else error,
+                evidence=words.evidence_of(ending.exception, mask, attempt.evidence),
+            )
+        )
+    if node.run_id is not None:
+        also.append(transitions.end_run(node.run_id, ending.outcome, error, now, good=ending.good))
+    also.append(
+        transitions.history(
+            nodes.history_row(
+                node.id,
+                error or f"{flow.name} succeeded; the node is {values['provision_state']}",
+                event_type=f"{flow.name} {ending.outcome}",
+                severity="INFO" if ending.good else "ERROR",
+                conductor=task.runtime.host,
+                user=task.user,
+            )
+        )
+    )
+    run_id = node.run_id
+    try:
+        task.write(
+            values,
+            also,
+            unlock=not ending.keep_lock,
+            unless_abort_of=run_id if ending.good else None,
+        )
+    except (locks.AbortAsked, locks.Stale):
+        if not ending.good:
+            raise
+        # Asked for before the fence, or between it and the run's row.
+        for name, value in before.items():
+            setattr(node, name, value)
+        raise locks.AbortAsked from None
+    task.attempt = None
+    told = LOG.info if ending.good else LOG.error
+    told(
+        "Node %s: %s ended: %s, now %s%s",
+        node.uuid,
+        flow.name,
+        ending.outcome,
+        values["provision_state"],
+        f": {error}" if error else "",
+    )
+
+
+def _cleaned_up(task: Any, flow: StepFlow, reason: str | None) -> str | None:
+    try:
+        getattr(task.driver.deploy, flow.clean_up or "")(task)
+    except exceptions.LockLost:
+        raise
+    except BaseException as exc:  # its error is told beside the reason, the state is reached
+        also = f"cleaning up failed as well: {words.text_of(exc)}"
+        LOG.error("Node %s: %s", task.node.uuid, words.masker_of(task.node).text(also))
+        return f"{reason}; {also}" if reason else also
+    return reason
+
+
+def _node_values(
+    task: Any, flow: StepFlow, ending: Ending, error: str | None, now: Any
+) -> dict[str, Any]:
+    """Return what of the node the ending writes."""
+    node = task.node
+    node.driver_internal_info.pop(flow.list_field, None)
+    node.driver_internal_info.pop(flow.index_field, None)
+    if not ending.keep_lock:
+        forget_agent(node)
+    state = states.next_state(node.provision_state, ending.event)
+    node.provision_state = state
+    node.target_provision_state = states.STATES[state].target
+    node.provision_updated_at = now
+    node.last_error = error
+    if ending.good or ending.keep_lock:
+        setattr(node, flow.step_field, None)
+    return {**node.changes(), "run_id": None}
+
+
+def forget_agent(node: Any) -> None:
+    """Drop what is known of the machine's agent, its token above all.
+
+    The one place: called at every loss of the agent (an ending, a power
+    change), so that the next boot of the agent gets a fresh token and the
+    old one is refused.
+    """
+    for key in ("agent_secret_token", "agent_url", "agent_verify_ca"):
+        node.driver_internal_info.pop(key, None)

@@ -1,0 +1,194 @@
+"""What is known of machines: enrol, change, remove; ports; maintenance."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import words
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager, acquire
+from deploysteps.db import locks, nodes, ports, runs, transitions, types
+from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
+from deploysteps.steps import INTERFACE_TYPES, flow_of_state
+
+LOG = logging.getLogger(__name__)
+
+
+def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> Node:
+    """Enrol a node; see :meth:`ConductorManager.create_node`."""
+    row = {"provision_state": states.ENROLL, **values}
+    if not row.get("driver"):
+        raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
+    row.update(_resolved(runtime, row["driver"], row))
+    row["provision_updated_at"] = types.utcnow()
+    node = nodes.insert(runtime.database, row)
+    LOG.info("Node %s: enrolled with driver %s", node.uuid, node.driver)
+    return node
+
+
+def _resolved(runtime: Runtime, driver: str, named: Mapping[str, Any]) -> dict[str, str]:
+    """Return the interface columns of a node, defaults filled in.
+
+    :raises InvalidParameterValue: a mistake in the request, so never a 404.
+    """
+    wanted = {kind: named.get(INTERFACE_COLUMNS[kind]) for kind in INTERFACE_TYPES}
+    try:
+        names = runtime.registry.resolve(driver, wanted)
+    except exceptions.NotFound as exc:
+        raise exceptions.InvalidParameterValue(str(exc)) from exc
+    return {INTERFACE_COLUMNS[kind]: name for kind, name in names.items()}
+
+
+def update_node(
+    runtime: Runtime,
+    context: Any,
+    node_id: str,
+    values: Mapping[str, Any],
+    reset_interfaces: bool,
+) -> Node:
+    """Change columns of a node; see :meth:`ConductorManager.update_node`."""
+    with acquire(context, node_id, purpose="node update", runtime=runtime) as task:
+        node = task.node
+        if states.STATES[node.provision_state].kind is not states.Kind.STABLE:
+            raise exceptions.Conflict(
+                f"Node {node.uuid} can not be updated while a state transition is in progress "
+                f"(it is in state {node.provision_state!r})."
+            )
+        changes = dict(values)
+        _check_protection(node, changes)
+        if changes.get("maintenance") is False:
+            changes.update(maintenance_reason=None, fault=None)
+        if "driver" in changes or reset_interfaces or _names_interface(changes):
+            changes.update(_interfaces_after(runtime, node, changes, reset_interfaces))
+        for name, value in changes.items():
+            setattr(node, name, value)
+        task.write(node.changes(), unlock=True)
+        node.updated_at = types.utcnow()
+        return node
+
+
+def _names_interface(changes: Mapping[str, Any]) -> bool:
+    return any(column in changes for column in INTERFACE_COLUMNS.values())
+
+
+def _interfaces_after(
+    runtime: Runtime, node: Node, changes: Mapping[str, Any], reset: bool
+) -> dict[str, str]:
+    kept = {} if reset else {c: getattr(node, c) for c in INTERFACE_COLUMNS.values()}
+    return _resolved(runtime, changes.get("driver", node.driver), {**kept, **changes})
+
+
+def _check_protection(node: Node, changes: Mapping[str, Any]) -> None:
+    if not changes.get("protected") or node.protected:
+        return
+    state = states.STATES[node.provision_state]
+    if state.failed or not states.can(node.provision_state, states.DELETE):
+        raise exceptions.InvalidState(
+            f"Node {node.uuid} can not be protected in state {node.provision_state!r}; only a "
+            f"node that has an instance can",
+            code=409,
+        )
+
+
+def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Remove a node; see :meth:`ConductorManager.destroy_node`."""
+    with acquire(context, node_id, purpose="node deletion", runtime=runtime) as task:
+        node = task.node
+        if node.protected:
+            raise exceptions.NodeProtected(node=node.uuid)
+        if not node.maintenance:
+            if node.provision_state not in states.DELETABLE_STATES:
+                allowed = ", ".join(sorted(states.DELETABLE_STATES))
+                raise exceptions.InvalidState(
+                    f"Can not delete node {node.uuid} while it is in provision state "
+                    f"{node.provision_state!r}. Valid provision states to perform deletion are: "
+                    f"{allowed}; or set it to maintenance first.",
+                    code=409,
+                )
+            if node.instance_uuid is not None:
+                raise exceptions.NodeAssociated(node=node.uuid, instance=node.instance_uuid)
+        assert task.lock is not None
+        token = task.lock.token
+        locks.delete_node(runtime.database, task.lock)
+        runtime.active.discard(str(token))
+        LOG.info("Node %s: removed", node.uuid)
+
+
+def set_maintenance(
+    runtime: Runtime, context: Any, node_id: str, on: bool, reason: str | None
+) -> None:
+    """Set or clear maintenance without a lock, so that it works on a busy node."""
+    node = nodes.get(runtime.database, node_id)
+    values: dict[str, Any] = {"maintenance": on, "maintenance_reason": reason if on else None}
+    if not on:
+        values["fault"] = None
+    nodes.set_unlocked(runtime.database, node.id, values)
+    conf = runtime.conf.conductor
+    if on and node.run_id is not None and not conf.allow_provisioning_in_maintenance:
+        why = f"maintenance mode ({reason})" if reason else "maintenance mode"
+        request_abort(runtime, node, why, at_once=True)
+
+
+def request_abort(runtime: Runtime, node: Node, by: str, *, at_once: bool) -> bool:
+    """Ask a node's run to end; one lock-free write, honoured by the next transition.
+
+    :param at_once: a step that waits now may be cut short.
+    :returns: False when it had ended, or was asked before.
+    """
+    if node.run_id is None or not runs.ask_abort(runtime.database, node.run_id, by):
+        return False
+    # Read again: a wait that began before the question was written is seen now.
+    attempt = runs.last_attempt(runtime.database, node.run_id)
+    if at_once and attempt is not None and attempt.state == runs.WAITING:
+        transitions.send_signal(runtime.database, transitions.key_of(attempt), "abort")
+        runtime.wake()
+    return True
+
+
+def create_port(runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]) -> Port:
+    """Store a port; see :meth:`ConductorManager.create_port`."""
+    with acquire(context, node_id, purpose="port create", runtime=runtime) as task:
+        row = {**values, "node_id": task.node.id, "node_uuid": task.node.uuid}
+        return ports.insert(runtime.database, row)
+
+
+def update_port(runtime: Runtime, context: Any, uuid: str, values: Mapping[str, Any]) -> Port:
+    """Change a port under its node's lock."""
+    with _port_task(runtime, context, uuid, "port update"):
+        return ports.update(runtime.database, uuid, values)
+
+
+def destroy_port(runtime: Runtime, context: Any, uuid: str) -> None:
+    """Remove a port under its node's lock."""
+    with _port_task(runtime, context, uuid, "port deletion"):
+        ports.delete(runtime.database, uuid)
+
+
+def _port_task(runtime: Runtime, context: Any, uuid: str, purpose: str) -> TaskManager:
+    port = ports.get(runtime.database, uuid)
+    return acquire(context, port.node_id, purpose=purpose, runtime=runtime)
+
+
+def validate_interfaces(runtime: Runtime, context: Any, node_id: str) -> dict[str, dict[str, Any]]:
+    """Return interface -> whether its ``validate`` is content, and why not."""
+    with acquire(context, node_id, shared=True, purpose="validation", runtime=runtime) as task:
+        mask = words.masker_of(task.node)
+        return {kind: _validated(task, kind, mask) for kind in INTERFACE_TYPES}
+
+
+def _validated(task: TaskManager, kind: str, mask: Any) -> dict[str, Any]:
+    try:
+        getattr(task.driver, kind).validate(task)
+    except exceptions.UnsupportedDriverExtension as exc:
+        return {"result": None, "reason": mask.text(str(exc))}
+    except Exception as exc:  # whatever a driver raises, the others still report
+        return {"result": False, "reason": mask.text(words.text_of(exc))}
+    return {"result": True}
+
+
+def in_flow(node: Node) -> bool:
+    """Tell whether a run of steps is going on."""
+    return flow_of_state(node.provision_state) is not None

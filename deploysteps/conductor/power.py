@@ -1,0 +1,71 @@
+"""Changing a machine's power state on request."""
+
+from __future__ import annotations
+
+import logging
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import endings, words
+from deploysteps.conductor.task_manager import TaskManager
+
+LOG = logging.getLogger(__name__)
+
+# Target -> the state it leads to.
+TARGETS: dict[str, str] = {
+    states.POWER_ON: states.POWER_ON,
+    states.POWER_OFF: states.POWER_OFF,
+    states.REBOOT: states.POWER_ON,
+    states.SOFT_POWER_OFF: states.POWER_OFF,
+    states.SOFT_REBOOT: states.POWER_ON,
+}
+
+
+def begin(task: TaskManager, target: str, timeout: float | None) -> None:
+    """Refuse a target that makes no sense for the node.
+
+    :raises InvalidParameterValue: naming what there is.
+    """
+    if target not in TARGETS:
+        raise exceptions.InvalidParameterValue(
+            f"unknown power target {target!r}; there are {', '.join(TARGETS)}"
+        )
+    if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+        raise exceptions.InvalidParameterValue("timeout must be a number of seconds above 0")
+    supported = task.driver.power.get_supported_power_states(task)
+    if target not in supported:
+        raise exceptions.InvalidParameterValue(
+            f"driver {task.node.driver} does not support {target!r}; it supports "
+            f"{', '.join(supported)}"
+        )
+
+
+def show_target(task: TaskManager, target: str) -> None:
+    """Write what is going on; the agent that ran on the machine is lost to it."""
+    node = task.node
+    node.target_power_state = TARGETS[target]
+    if target != states.POWER_ON or node.power_state != states.POWER_ON:
+        endings.forget_agent(node)
+    task.write(node.changes())
+
+
+def change(task: TaskManager, target: str, timeout: float | None) -> None:
+    """Bring the machine into the power state and write what became of it."""
+    node, power = task.node, task.driver.power
+    try:
+        if target == states.REBOOT:
+            power.reboot(task, timeout=timeout)
+        else:
+            power.set_power_state(task, target, timeout=timeout)
+    except exceptions.LockLost:
+        raise
+    except Exception as exc:
+        why = f"failed to change power state to {target!r}: {words.text_of(exc)}"
+        node.power_state = states.ERROR
+        node.last_error = words.masker_of(node).text(words.shortened(why, words.LAST_ERROR_BYTES))
+        LOG.error("Node %s: %s", node.uuid, node.last_error)
+    else:
+        node.power_state = TARGETS[target]
+        if not states.STATES[node.provision_state].failed:
+            node.last_error = None  # why a node is in a failed state stays told
+    node.target_power_state = None
+    task.write(node.changes(), unlock=True)

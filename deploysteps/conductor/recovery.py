@@ -1,0 +1,223 @@
+"""What a lost conductor left behind, brought to an end or going on.
+
+Derived from the state table and run again and again: an error in one round,
+or for one node, is mended by the next. A node is claimed by taking its lock
+away by its old token: of several who try, one wins.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from typing import Any
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import endings, engine, policy, words
+from deploysteps.conductor.attend import guarded
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager, adopt
+from deploysteps.db import conductors, locks, nodes, runs, sweeps, types
+from deploysteps.db.sweeps import Orphan
+from deploysteps.steps import StepFlow
+
+LOG = logging.getLogger(__name__)
+
+PURPOSE = "recovery"
+_QUIET = 5.0
+"""Seconds that an unlocked node in a transient state is left alone."""
+
+
+class Recovery:
+    """The loop's body: one round is :meth:`sweep`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Make it."""
+        self._runtime = runtime
+        self._warned: set[str] = set()
+
+    def sweep(self, *, starting: bool = False) -> int:
+        """Recover what nobody looks after; returns how many nodes were taken on.
+
+        :param starting: before serving: every lock in this conductor's name
+            is from a life before, and nothing is in between two operations.
+        """
+        runtime = self._runtime
+        timeout = runtime.conf.conductor.heartbeat_timeout
+        alive = conductors.alive_names(runtime.database, timeout) - {runtime.host}
+        taken = 0
+        for orphan in self._orphans(alive, starting):
+            if runtime.stopping.is_set():
+                break
+            try:
+                taken += self._take(orphan, alive)
+            except exceptions.NodeLocked:
+                LOG.debug("Node %s: another conductor was faster", orphan.uuid)
+            except exceptions.NoFreeConductorWorker:
+                LOG.info("No free worker to recover nodes; the next round goes on")
+                break
+            except Exception:
+                # One node's error must not cost the others theirs.
+                LOG.exception("Node %s: recovery failed; the next round tries", orphan.uuid)
+        self._adopt_waits(alive)
+        return taken
+
+    def _orphans(self, alive: set[str], starting: bool) -> list[Orphan]:
+        runtime = self._runtime
+        locked = sweeps.locked_nodes(runtime.database)
+        self._warn_of_long_locks(locked)
+        quiet = types.utcnow() - datetime.timedelta(seconds=0 if starting else _QUIET)
+        return [
+            *(
+                orphan
+                for orphan in locked
+                if orphan.token not in runtime.active and orphan.holder not in alive
+            ),
+            *sweeps.gaps(runtime.database, quiet),
+        ]
+
+    def _warn_of_long_locks(self, locked: list[Orphan]) -> None:
+        limit = self._runtime.conf.conductor.lock_warn_after
+        held = {orphan.token for orphan in locked if orphan.token}
+        self._warned &= held
+        for orphan in locked:
+            if not limit or orphan.since is None or orphan.token in self._warned:
+                continue
+            age = (types.utcnow() - orphan.since).total_seconds()
+            if age > limit:
+                self._warned.add(str(orphan.token))
+                LOG.warning(
+                    "Node %s: locked by %s for %d s; GET /v1/nodes/%s/runs shows what runs",
+                    orphan.uuid,
+                    orphan.holder,
+                    age,
+                    orphan.uuid,
+                )
+
+    def _take(self, orphan: Orphan, alive: set[str]) -> int:
+        """Claim a node and bring it on its way; 0 if it is another's business."""
+        runtime = self._runtime
+        if not self._mine(orphan, alive):
+            return 0
+        slot = runtime.workers.reserve()
+        try:
+            lock, node = locks.grant(
+                runtime.database,
+                orphan.node_id,
+                runtime.host,
+                PURPOSE,
+                held=orphan.token,
+                active=runtime.active,
+            )
+            task = adopt(runtime, None, node, lock, PURPOSE)
+        except BaseException:
+            slot.release()
+            raise
+        task.hand_over(slot, guarded(recover), orphan)
+        return 1
+
+    def _mine(self, orphan: Orphan, alive: set[str]) -> bool:
+        """Tell whether this conductor offers what the node needs, or is all there is."""
+        runtime = self._runtime
+        try:
+            runtime.registry.build(nodes.get(runtime.database, orphan.node_id))
+        except exceptions.NodeNotFound:
+            return False
+        except exceptions.DeployStepsException as exc:
+            if orphan.holder not in (None, runtime.host):
+                LOG.warning(
+                    "Node %s: its conductor %s is gone, and this one cannot take over: %s",
+                    orphan.uuid,
+                    orphan.holder,
+                    exc,
+                )
+                return False
+            # It was this conductor's own, which no longer has its driver:
+            # ended without the driver's help it can be mended and deleted.
+            return not alive
+        return True
+
+    def _adopt_waits(self, alive: set[str]) -> None:
+        """Look after the waits of conductors that are gone."""
+        runtime = self._runtime
+        for due in sweeps.foreign_waits(runtime.database, runtime.host, alive):
+            try:
+                runtime.registry.build(nodes.get(runtime.database, due.node_id))
+            except exceptions.DeployStepsException:
+                continue  # another conductor offers its interfaces, or will
+            sweeps.take_wait(runtime.database, due.key, runtime.host)
+            runtime.wake()
+
+
+def recover(task: TaskManager, orphan: Orphan) -> None:
+    """Bring a claimed node to where somebody owes it something again."""
+    node = task.node
+    state = states.STATES.get(node.provision_state)
+    since = f" since {types.timestamp(orphan.since)}" if orphan.since else ""
+    who = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "no conductor was"
+    LOG.warning("Node %s: recovered in state %s: %s", node.uuid, node.provision_state, who)
+    if node.target_power_state is not None:
+        node.target_power_state = None
+    flow = engine.flow_of(task)
+    if state is None or state.kind in (states.Kind.STABLE, states.Kind.HOLD):
+        task.write(node.changes(), unlock=True)
+    elif state.kind is states.Kind.WAIT:
+        _still_waits(task, flow)
+    elif flow is None:
+        _fail_job(task, f"{node.provision_state} was interrupted: {who}")
+    else:
+        _cut_off(task, flow, who)
+
+
+def _still_waits(task: TaskManager, flow: StepFlow | None) -> None:
+    """Let a wait go on; one that nothing will end is failed."""
+    attempt = task.attempt
+    if attempt is not None and attempt.state == runs.WAITING:
+        task.write(task.node.changes(), unlock=True)
+        task.runtime.wake()
+        return
+    reason = f"inconsistent: the node is in {task.node.provision_state!r} and no step waits"
+    if flow is None:
+        _fail_job(task, reason)
+    else:
+        endings.end(task, flow, endings.fail(reason, clean_up=_has_driver(task)))
+
+
+def _fail_job(task: TaskManager, reason: str) -> None:
+    """Fail what is no run of steps (verifying, deleting): the table says whereto."""
+    task.node.last_error = words.masker_of(task.node).text(reason)
+    task.fail_state()
+
+
+def _cut_off(task: TaskManager, flow: StepFlow, who: str) -> None:
+    """A step's code may have been running: repeat it if that is safe, else fail."""
+    attempt = task.attempt
+    clean_up = _has_driver(task)
+    if attempt is None:
+        last = None
+        if task.node.run_id is not None:
+            last = runs.last_attempt(task.runtime.database, task.node.run_id)
+        if clean_up and last is not None and last.outcome == endings.SUCCESS:
+            engine.go_on_after(task, flow, last)
+        else:
+            reason = f"{flow.name} was interrupted before its first step: {who}"
+            endings.end(task, flow, endings.fail(reason, clean_up=clean_up))
+        return
+    why = f"interrupted: {who} while it ran"
+    if clean_up and attempt.position != engine.PREPARE:
+        entry: Any = getattr(task.node, flow.step_field)
+        if policy.of_step(task.driver, flow, entry).repeatable:
+            engine.repeat_interrupted(task, flow, why)
+            return
+        why += ", and the step is not declared repeatable"
+    told = engine.told(task, why)
+    ending = endings.fail(told, clean_up=clean_up, attempt_outcome=endings.INTERRUPTED)
+    endings.end(task, flow, ending)
+
+
+def _has_driver(task: TaskManager) -> bool:
+    """Tell whether the node's driver can be built here."""
+    try:
+        return task.driver is not None
+    except exceptions.DeployStepsException as exc:
+        LOG.error("Node %s: it is brought to an end without its driver: %s", task.node.uuid, exc)
+        return False

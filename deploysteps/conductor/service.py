@@ -1,0 +1,229 @@
+"""Starts and stops a conductor in any Python process."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+from typing import Any
+
+import futurist
+from futurist import periodics
+from oslo_config import cfg
+
+from deploysteps import exceptions
+from deploysteps.conductor import runtime as runtimes
+from deploysteps.conductor import steps
+from deploysteps.conductor.manager import ConductorManager
+from deploysteps.conductor.recovery import Recovery
+from deploysteps.conductor.rpc import Client, local
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.sweeper import Sweeper
+from deploysteps.conductor.workers import Workers
+from deploysteps.db import conductors, migration, sweeps, types
+from deploysteps.db.engine import Database
+from deploysteps.drivers.base import BaseInterface
+from deploysteps.drivers.factory import Registry
+from deploysteps.steps import FLOWS
+
+LOG = logging.getLogger(__name__)
+
+_PRUNE_INTERVAL = 600.0
+_FORGET_CONDUCTORS_AFTER = datetime.timedelta(days=7)
+
+
+def database_of(conf: cfg.ConfigOpts) -> Database:
+    """Return the configured database."""
+    group = conf.database
+    return Database(
+        group.connection,
+        busy_timeout=group.busy_timeout,
+        max_pool_size=group.max_pool_size,
+        max_overflow=group.max_overflow,
+        pool_timeout=group.pool_timeout,
+        connect_wait=group.connect_wait,
+    )
+
+
+class Service:
+    """One conductor: ``start()``, use ``client`` or ``manager``, ``stop()``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, *, database: Database | None = None) -> None:
+        """Make it; nothing is touched before :meth:`start`.
+
+        :param conf: as :func:`deploysteps.conf.setup` returns it.
+        :param database: instead of the configured one.
+        """
+        self._conf = conf
+        self.database = database or database_of(conf)
+        self._owns_database = database is None
+        self._runtime: Runtime | None = None
+        self._manager: ConductorManager | None = None
+        self._periodic: periodics.PeriodicWorker | None = None
+        self._sweeper: Sweeper | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """What the conductor's parts share, once started."""
+        if self._runtime is None:
+            raise exceptions.NotStarted(reason="start() was not called, or stop() was")
+        return self._runtime
+
+    @property
+    def manager(self) -> ConductorManager:
+        """The conductor's verbs, once started."""
+        if self._manager is None:
+            raise exceptions.NotStarted(reason="start() was not called, or stop() was")
+        return self._manager
+
+    @property
+    def client(self) -> Client:
+        """The verbs as the API calls them."""
+        return local.client(self.manager)
+
+    def start(self) -> None:
+        """Make the database ready, recover what an earlier life left, begin to work.
+
+        Returns when requests may be taken: all interfaces are registered and
+        no lock of an earlier life is left.
+
+        :raises ConfigurationError: a setting is wrong.
+        :raises DatabaseUnavailable, DatabaseVersionError: see there.
+        :raises DriverLoadError: an enabled driver is broken.
+        """
+        conf = self._conf
+        registry = Registry(conf)
+        _check_overrides(conf, registry)
+        self.database.wait_ready(LOG.warning)
+        if self.database.in_memory:
+            LOG.warning("The database is in memory: all is forgotten when this process ends")
+        migration.ensure(self.database)
+        runtime = Runtime(
+            conf=conf,
+            database=self.database,
+            registry=registry,
+            host=conf.host,
+            workers=Workers(
+                conf.conductor.workers_pool_size, conf.conductor.reserved_workers_pool_percentage
+            ),
+        )
+        self._runtime, self._manager = runtime, ConductorManager(runtime)
+        runtimes.set_current(runtime)
+        self._sweeper = Sweeper(runtime)
+        recovery = Recovery(runtime)
+        conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
+        recovery.sweep(starting=True)
+        self._sweeper.start()
+        self._periodic = _Periodic(runtime, recovery).start()
+        LOG.info("Conductor %s works on %r", runtime.host, self.database)
+
+    def stop(self, graceful_timeout: float | None = None) -> bool:
+        """Take nothing new, let running steps finish, leave.
+
+        :param graceful_timeout: seconds; ``graceful_shutdown_timeout`` if None.
+        :returns: False when something still runs: treat it as cut off, and
+            end the process. The next start recovers it as after a crash.
+        """
+        if self._runtime is None:
+            return True
+        runtime = self._runtime
+        if graceful_timeout is None:
+            graceful_timeout = self._conf.conductor.graceful_shutdown_timeout
+        runtime.stopping.set()
+        if self._sweeper is not None:
+            self._sweeper.stop()
+        idle = runtime.workers.close(graceful_timeout)
+        if not idle:
+            LOG.warning("Cut off what still runs; the next start recovers it")
+        if self._periodic is not None:
+            self._periodic.stop()
+        conductors.leave(self.database, runtime.host, runtime.boot_id)
+        if idle and self._owns_database:
+            self.database.dispose()
+        if runtimes.is_current(runtime):
+            runtimes.set_current(None)
+        self._runtime = self._manager = None
+        return idle
+
+
+class _Periodic:
+    """The conductor's slow clocks, each in a thread of its own."""
+
+    def __init__(self, runtime: Runtime, recovery: Recovery) -> None:
+        self._runtime = runtime
+        self._recovery = recovery
+
+    def start(self) -> periodics.PeriodicWorker:
+        conf = self._runtime.conf.conductor
+        jobs = (
+            (self._keep_alive, conf.heartbeat_interval),
+            (self._recover, conf.recovery_interval),
+            (self._prune, _PRUNE_INTERVAL),
+        )
+        worker = periodics.PeriodicWorker(
+            [(periodics.periodic(every)(job), (), {}) for job, every in map(_wrapped, jobs)],
+            executor_factory=lambda: futurist.ThreadPoolExecutor(max_workers=len(jobs)),
+        )
+        threading.Thread(target=worker.start, name="periodic", daemon=True).start()
+        return worker
+
+    def _keep_alive(self) -> None:
+        runtime = self._runtime
+        if not conductors.touch(runtime.database, runtime.host, runtime.boot_id):
+            LOG.critical(
+                "Another process took the name %s; this one takes nothing new. Give each "
+                "conductor a [DEFAULT] host of its own",
+                runtime.host,
+            )
+            runtime.stopping.set()
+
+    def _recover(self) -> None:
+        self._recovery.sweep()
+
+    def _prune(self) -> None:
+        database, conf = self._runtime.database, self._runtime.conf.conductor
+        sweeps.prune_runs(database, conf.runs_kept_per_node)
+        sweeps.prune_history(database, conf.node_history_max_entries)
+        conductors.prune(database, types.utcnow() - _FORGET_CONDUCTORS_AFTER)
+
+
+def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
+    """Return a job that tells of its errors and is called again all the same."""
+    call, every = job
+
+    def run() -> None:
+        try:
+            call()
+        except Exception:
+            # A database that is away must not end the clock.
+            LOG.exception("%s failed; it is called again in %g s", call.__name__, every)
+
+    return run, every
+
+
+def _check_overrides(conf: cfg.ConfigOpts, registry: Registry) -> None:
+    """Refuse a priority for a step that no enabled interface has.
+
+    :raises ConfigurationError: naming the entry.
+    """
+    for flow in FLOWS.values():
+        for (kind, step), _ in steps.parse_overrides(conf.conductor[flow.overrides]).items():
+            offering = [
+                instance
+                for driver in registry.hardware_types
+                for instance in registry.interfaces(driver, kind).values()
+            ]
+            if not any(_may_have(instance, flow, step) for instance in offering):
+                known = sorted({s for i in offering for s in i.declared_steps[flow.name]})
+                raise exceptions.ConfigurationError(
+                    f"[conductor] {flow.overrides}: no enabled {kind} interface has a "
+                    f"{flow.name} step {step!r}; there are {', '.join(known) or 'none'}"
+                )
+
+
+def _may_have(instance: Any, flow: Any, step: str) -> bool:
+    """Tell whether an interface has a step; one that lists them per node may."""
+    lists = getattr(type(instance), flow.collect)
+    return step in instance.declared_steps[flow.name] or lists is not getattr(
+        BaseInterface, flow.collect
+    )

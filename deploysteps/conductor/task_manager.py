@@ -1,0 +1,352 @@
+"""One unit of work on one node: its lock, the node and its driver."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import endings
+from deploysteps.conductor import runtime as runtimes
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.workers import Slot
+from deploysteps.db import locks, nodes, ports, runs, transitions, types
+from deploysteps.db.locks import Also, Lock
+from deploysteps.db.models import Node, Port, StepAttempt
+from deploysteps.steps import flow_of_state
+
+LOG = logging.getLogger(__name__)
+
+
+class TaskManager:
+    """See :class:`deploysteps.protocols.Task` for what drivers rely on.
+
+    Use as a context manager: leaving the block frees the lock, or hands it
+    to the worker that :meth:`spawn_after` asked for.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        context: Any,
+        node: Node,
+        lock: Lock | None,
+        purpose: str,
+        attempt: StepAttempt | None = None,
+    ) -> None:
+        """Made by :func:`acquire`; ``lock`` is None for a shared task."""
+        self.runtime = runtime
+        self.context = context
+        self.node = node
+        self.lock = lock
+        self.purpose = purpose
+        self.attempt = attempt
+        """The attempt that is current: it runs, or it waits."""
+        self.waiting_step: dict[str, Any] | None = None
+        """The step that a heartbeat or poll being worked on may complete."""
+        self.answer: tuple[bool, str | None] | None = None
+        self.step_started_at: datetime.datetime | None = None
+        self._driver: Any = None
+        self._ports: Sequence[Port] | None = None
+        self._spawn: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
+        self._spawn_error: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+        node._writer = self._save
+        node._reader = self._reread
+
+    @property
+    def shared(self) -> bool:
+        """Whether this task has no lock of its own."""
+        return self.lock is None
+
+    @property
+    def user(self) -> str | None:
+        """Who asked for the work."""
+        return getattr(self.context, "user_id", None) or getattr(self.context, "user", None)
+
+    @property
+    def driver(self) -> Any:
+        """The node's interfaces; built when first asked for.
+
+        So that a node whose driver is broken can still be read, mended and
+        deleted.
+        """
+        if self._driver is None:
+            self._driver = self.runtime.registry.build(self.node)
+        return self._driver
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """The node's ports; read once."""
+        if self._ports is None:
+            self._ports = ports.of_node(self.runtime.database, self.node.id)
+        return self._ports
+
+    # --- writing ---------------------------------------------------------------
+
+    def write(
+        self,
+        values: Mapping[str, Any],
+        also: Sequence[Also] = (),
+        *,
+        unlock: bool = False,
+        unless_abort_of: int | None = None,
+        then: Callable[[sa.Connection], Any] | None = None,
+    ) -> Any:
+        """Write under the lock; see :func:`deploysteps.db.locks.write`.
+
+        :raises LockLost: nothing was written and the work must stop.
+        :raises ExclusiveLockRequired: this task has no lock.
+        """
+        lock = self._exclusive()
+        token = lock.token
+        result = locks.write(
+            self.runtime.database,
+            lock,
+            values,
+            also,
+            unlock=unlock,
+            unless_abort_of=unless_abort_of,
+            then=then,
+        )
+        self.node.stored(values)
+        if unlock and token is not None:
+            self.runtime.active.discard(token)
+        return result
+
+    def _exclusive(self) -> Lock:
+        if self.lock is None:
+            raise exceptions.ExclusiveLockRequired
+        return self.lock
+
+    def _save(self, node: Node) -> None:
+        changes = node.changes()
+        for name in locks.FREE.keys() | {"generation", "run_id"}:
+            changes.pop(name, None)
+        if self.lock is None:
+            for name in nodes.STEP_KEYS:
+                changes.pop(name, None)
+            if changes:
+                nodes.set_unlocked(self.runtime.database, node.id, changes)
+                node.stored(changes)
+        elif changes:
+            self.write(changes)
+
+    def _reread(self, node: Node) -> Node:
+        return nodes.get(self.runtime.database, node.id)
+
+    # --- the field's methods -----------------------------------------------------
+
+    def upgrade_lock(self, purpose: str | None = None, retry: bool = True) -> None:
+        """Turn a shared task into an exclusive one and re-read the node.
+
+        :raises NodeLocked: another operation holds it.
+        """
+        if self.lock is not None:
+            return
+        self.purpose = purpose or self.purpose
+        self.lock, fresh = _grant(self.runtime, self.node.id, self.purpose, retry)
+        self.node._reader = lambda _node: fresh
+        self.node.refresh()
+        self.node._reader = self._reread
+
+    def process_event(
+        self,
+        event: str,
+        callback: Callable[..., Any] | None = None,
+        call_args: Sequence[Any] = (),
+        call_kwargs: Mapping[str, Any] | None = None,
+        err_handler: Callable[..., Any] | None = None,
+        target_state: str | None = None,
+    ) -> None:
+        """Move the node's state by the table.
+
+        An event that ends a run ends all of it. ``callback`` runs in a
+        worker, with the lock, once the block of this task ends; ``err_handler``
+        is called when no worker is free.
+
+        :raises InvalidState: the table has no such transition.
+        """
+        node = self.node
+        flow = flow_of_state(node.provision_state)
+        after = states.next_state(node.provision_state, event)
+        if flow is not None and after not in (flow.running, flow.waiting):
+            reason = node.last_error if event != states.DONE else None
+            outcome = {states.DONE: endings.SUCCESS, states.ABORT: endings.ABORTED}.get(
+                event, endings.FAILED
+            )
+            if outcome != endings.SUCCESS and not reason:
+                reason = f"the driver ended the {flow.name} with the event {event!r}"
+            endings.end(self, flow, endings.Ending(outcome, event, reason, clean_up=False))
+            return
+        node.provision_state = after
+        node.target_provision_state = target_state or states.STATES[after].target
+        node.provision_updated_at = types.utcnow()
+        if after in states.TRANSIENT_STATES:
+            node.last_error = None
+        self.write(node.changes())
+        if callback is not None:
+            self.spawn_after(callback, *call_args, **(call_kwargs or {}))
+            if err_handler is not None:
+                self._spawn_error = (err_handler, ())
+
+    def fail_state(self) -> None:
+        """Move by ``fail`` to the state the table says, and give the lock back.
+
+        For work that is no run of steps; ``node.last_error`` says why.
+        """
+        node = self.node
+        node.provision_state = states.next_state(node.provision_state, states.FAIL)
+        self.settle_state()
+
+    def settle_state(self) -> None:
+        """Write the state that the node has now, and give the lock back, in one write."""
+        node = self.node
+        node.target_provision_state = states.STATES[node.provision_state].target
+        node.provision_updated_at = types.utcnow()
+        self.write(node.changes(), unlock=True)
+
+    def complete_step(self) -> None:
+        """The step that waited when this task began is done; the engine goes on.
+
+        A second call, a late or a wrong one changes nothing.
+        """
+        self._tell(True, None)
+
+    def fail_step(self, why: str) -> None:
+        """The step that waited when this task began failed, and this is why."""
+        self._tell(False, str(why))
+
+    def _tell(self, good: bool, why: str | None) -> None:
+        if self.waiting_step is not None and self.lock is not None:
+            # The engine asked: it acts on the answer when the driver returns.
+            self.answer = self.answer or (good, why)
+            return
+        attempt = self.attempt
+        if attempt is None or attempt.state != runs.WAITING:
+            LOG.warning("Node %s: no step waited; its completion is ignored", self.node.uuid)
+            return
+        kind = "done" if good else "fail"
+        sent = transitions.send_signal(
+            self.runtime.database, transitions.key_of(attempt), kind, why
+        )
+        if not sent:
+            LOG.info(
+                "Node %s: %s.%s had ended before it was told to; nothing changed",
+                self.node.uuid,
+                attempt.interface,
+                attempt.step,
+            )
+        self.runtime.wake()
+
+    def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Run ``call`` in a worker, with the lock, once this block ends."""
+        self._spawn = (call, args, kwargs)
+
+    def set_spawn_error_hook(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call ``call(exception, *args)`` when no worker was free."""
+        self._spawn_error = (call, args)
+
+    def release_resources(self) -> None:
+        """Free the lock; a second call does nothing."""
+        if self.lock is None or self.lock.token is None:
+            return
+        token = self.lock.token
+        try:
+            if not locks.release(self.runtime.database, self.lock):
+                LOG.warning("Node %s: the lock was lost before it was freed", self.node.uuid)
+        finally:
+            self.runtime.active.discard(token)
+
+    def abandon(self) -> None:
+        """Leave the lock in place as a crash would: the recovery loop finds it."""
+        if self.lock is not None and self.lock.token is not None:
+            self.runtime.active.discard(self.lock.token)
+            self.lock.token = None
+
+    def hand_over(self, slot: Slot, work: Callable[..., Any], *args: Any) -> None:
+        """Run ``work(task, *args)`` in a worker that gives the lock back."""
+
+        def run() -> None:
+            with self:
+                work(self, *args)
+
+        slot.run(run)
+
+    def __enter__(self) -> TaskManager:
+        """Give the task."""
+        return self
+
+    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
+        """Free the lock, or hand it on."""
+        spawn, self._spawn = self._spawn, None
+        if spawn is None or exc is not None:
+            self.release_resources()
+            return
+        call, args, kwargs = spawn
+        try:
+            slot = self.runtime.workers.reserve()
+        except exceptions.DeployStepsException as no_worker:
+            if self._spawn_error is not None:
+                hook, hook_args = self._spawn_error
+                with suppress(exceptions.LockLost):
+                    hook(no_worker, *hook_args)
+            self.release_resources()
+            raise
+        self.hand_over(slot, lambda _task: call(*args, **kwargs))
+
+
+def acquire(
+    context: Any,
+    node_id: str | int | Node,
+    shared: bool = False,
+    purpose: str = "unspecified action",
+    *,
+    retry: bool = True,
+    runtime: Runtime | None = None,
+) -> TaskManager:
+    """Return a task on a node, holding its lock unless ``shared``.
+
+    :param node_id: uuid, name, row id, or a node.
+    :param retry: try again as ``node_locked_retry_attempts`` says.
+    :raises NodeNotFound: there is no such node.
+    :raises NodeLocked: naming the holder.
+    """
+    runtime = runtime or runtimes.current()
+    node = node_id if isinstance(node_id, Node) else nodes.get(runtime.database, node_id)
+    lock = None
+    if not shared:
+        lock, node = _grant(runtime, node.id, purpose, retry)
+    return adopt(runtime, context, node, lock, purpose)
+
+
+def adopt(
+    runtime: Runtime, context: Any, node: Node, lock: Lock | None, purpose: str
+) -> TaskManager:
+    """Return a task for a lock that was granted already."""
+    attempt = None
+    if node.run_id is not None:
+        attempt = runs.last_attempt(runtime.database, node.run_id)
+        if attempt is not None and attempt.state == runs.FINISHED:
+            attempt = None
+    return TaskManager(runtime, context, node, lock, purpose, attempt)
+
+
+def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[Lock, Node]:
+    conf = runtime.conf.conductor
+    left = conf.node_locked_retry_attempts if retry else 0
+    while True:
+        try:
+            return locks.grant(
+                runtime.database, node_id, runtime.host, purpose, active=runtime.active
+            )
+        except exceptions.NodeLocked:
+            if left <= 0:
+                raise
+            left -= 1
+            time.sleep(conf.node_locked_retry_interval)

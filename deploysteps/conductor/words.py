@@ -1,0 +1,76 @@
+"""Texts about failures: safe to make, masked, bounded, and telling why."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from deploysteps import exceptions, secrets
+from deploysteps.db import types
+
+LAST_ERROR_BYTES = 16 * 1024
+EVIDENCE_BYTES = 64 * 1024
+
+
+def text_of(exc: BaseException) -> str:
+    """Return an exception's text, whatever its ``__str__`` does."""
+    try:
+        text = str(exc).strip()
+    except BaseException as inner:  # an author's __str__ may raise anything at all
+        text = f"(its text cannot be shown: {type(inner).__name__})"
+    if isinstance(exc, exceptions.DeployStepsException) and text:
+        return text
+    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` UTF-8 bytes, its head and tail kept."""
+    text = types.scrub(text)
+    raw = text.encode("utf-8")
+    if len(raw) <= limit:
+        return text
+    mark = f" ...[{len(raw) - limit} bytes left out]... "
+    room = limit - len(mark)
+    head = raw[: room * 2 // 3].decode("utf-8", "ignore")
+    tail = raw[len(raw) - room // 3 :].decode("utf-8", "ignore")
+    return head + mark + tail
+
+
+def masker_of(node: Any) -> secrets.Masker:
+    """Return what masks the secrets that a node is known to hold."""
+    return secrets.Masker(
+        node.driver_info,
+        node.instance_info,
+        node.driver_internal_info,
+        node.deploy_step,
+    )
+
+
+def seconds(value: float) -> str:
+    """Return a duration for people: ``0.2 s``, ``12 s``."""
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def step_failed(interface: str, step: str, why: str, attempt: int, took: float) -> str:
+    """Return the text of ``last_error`` for a step."""
+    return f"{interface}.{step} failed: {why} (attempt {attempt}, after {seconds(took)})"
+
+
+def evidence_of(
+    exc: BaseException | None, mask: secrets.Masker, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what is kept with an attempt to explain its failure.
+
+    :param before: evidence that the attempt has already: what the agent or
+        the BMC answered last.
+    """
+    found = dict(before or {})
+    if exc is not None:
+        try:
+            trace = "".join(traceback.format_exception(exc))
+        except BaseException:  # formatting calls __str__, which may raise anything
+            trace = type(exc).__name__
+        found["exception"] = mask.text(shortened(text_of(exc), EVIDENCE_BYTES))
+        found["traceback"] = mask.text(shortened(trace, EVIDENCE_BYTES))
+    return found

@@ -1,0 +1,76 @@
+"""``[api]``: the REST service."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from deploysteps.conf.types import Seconds
+
+GROUP = cfg.OptGroup("api", title="REST API", help="The REST service.")
+
+OPTS: list[cfg.Opt] = [
+    cfg.HostAddressOpt(
+        "host_ip",
+        default="127.0.0.1",
+        help="The address to listen on.",
+    ),
+    cfg.PortOpt(
+        "port",
+        default=6385,
+        help="The port to listen on. 0: any free one, which is told at start.",
+    ),
+    cfg.URIOpt(
+        "public_endpoint",
+        schemes=["http", "https"],
+        help=(
+            "The address under which clients know the service, for links in answers, such as "
+            "https://metal.example.org:6385. Unset: what the request was sent to."
+        ),
+    ),
+    cfg.BoolOpt(
+        "allow_public_noauth",
+        default=False,
+        help=(
+            "Listen on an address that other machines can reach although there is no "
+            "authentication. Everyone who reaches it can then power machines off and "
+            "overwrite their disks."
+        ),
+    ),
+    cfg.IntOpt(
+        "threads",
+        default=20,
+        min=1,
+        max=1000,
+        help="Requests that are answered at once; more wait in line.",
+    ),
+    cfg.IntOpt(
+        "max_limit",
+        default=1000,
+        min=1,
+        max=100_000,
+        help="The most items that one answer to a list request holds; the rest is paged.",
+    ),
+    cfg.IntOpt(
+        "max_request_body_bytes",
+        default=16 * 2**20,
+        min=1,
+        max=2**30,
+        help="The largest request body that is read, in bytes; a larger one is refused (413).",
+    ),
+    cfg.IntOpt(
+        "max_json_depth",
+        default=64,
+        min=1,
+        max=500,
+        help="How deep lists and objects of a request body may be nested; deeper is refused.",
+    ),
+    cfg.Opt(
+        "ramdisk_heartbeat_timeout",
+        type=Seconds(min=1),
+        default=300,
+        help=(
+            "Seconds that the machine's agent is told as the limit between its heartbeats; it "
+            "beats after 0.3 to 0.6 of that."
+        ),
+    ),
+]

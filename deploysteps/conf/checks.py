@@ -1,0 +1,111 @@
+"""Looks at every option once, so that a bad value is refused at start.
+
+oslo.config converts a value when it is read: without this a port of 99999
+would pass the start and fail the first request.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from deploysteps import exceptions
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option and compare those that depend on each other.
+
+    :raises ConfigurationError: naming every bad option, what is wrong with it
+        and what it takes; no secret value is told.
+    """
+    problems = [why for group, opt in _options(conf) if (why := _problem(conf, group, opt))]
+    if not problems:
+        problems = list(_contradictions(conf))
+    if problems:
+        raise exceptions.ConfigurationError("; ".join(problems))
+
+
+def unknown(conf: cfg.ConfigOpts) -> list[str]:
+    """Return a line for each setting that no option has, with what may be meant."""
+    known: dict[str, set[str]] = {}
+    for group, opt in _options(conf):
+        known.setdefault(group or "DEFAULT", set()).update((opt.name, opt.dest))
+    return [*_unknown_in_files(conf, known), *_unknown_in_environment(known)]
+
+
+def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str | None, cfg.Opt]]:
+    for info, group in conf._all_opt_infos():
+        yield (group.name if group else None), info["opt"]
+
+
+def _problem(conf: cfg.ConfigOpts, group: str | None, opt: cfg.Opt) -> str | None:
+    try:
+        value = conf[group][opt.dest] if group else conf[opt.dest]
+    except (cfg.Error, ValueError) as exc:
+        # oslo.config wraps the type's own complaint, in words that tell the place; so do we.
+        cause = exc.__context__ if isinstance(exc, cfg.ConfigSourceValueError) else None
+        reason = str(cause or exc)
+    else:
+        if value is not None or opt.default is None:
+            return None
+        reason = "the value is empty"
+    if opt.secret:
+        reason = "the value is not valid"
+    variable = _variable(group, opt.name)
+    where = f" ({variable} in the environment)" if variable in os.environ else ""
+    return f"[{group or 'DEFAULT'}] {opt.name}{where}: {reason}; {_remedy(opt)}"
+
+
+def _remedy(opt: cfg.Opt) -> str:
+    allowed = f"allowed: {getattr(opt.type, 'type_name', 'value')}"
+    least, most = getattr(opt.type, "min", None), getattr(opt.type, "max", None)
+    if least is not None and most is not None:
+        allowed += f" from {least:.10g} to {most:.10g}"
+    default = "" if opt.secret or opt.default is None else f", default {opt.default}"
+    return allowed + default
+
+
+def _contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
+    if not conf.enabled_hardware_types:
+        yield "[DEFAULT] enabled_hardware_types is empty: name at least one, such as fake-hardware"
+    interval, timeout = conf.conductor.heartbeat_interval, conf.conductor.heartbeat_timeout
+    if timeout <= interval:
+        yield (
+            f"[conductor] heartbeat_timeout ({timeout:g}) must be longer than "
+            f"heartbeat_interval ({interval:g}), or a conductor that is alive counts as dead; "
+            "three times as long is a good start"
+        )
+
+
+def _variable(group: str | None, name: str) -> str:
+    return f"OS_{(group or 'DEFAULT').upper()}__{name.upper()}"
+
+
+def _unknown_in_files(conf: cfg.ConfigOpts, known: dict[str, set[str]]) -> Iterator[str]:
+    for path in conf.config_file or ():
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(path, sections).parse()
+        for section, settings in sections.items():
+            if section not in known:
+                yield f"{path}: there is no group [{section}]{_meant(section, known)}"
+                continue
+            for name in settings:
+                if name.replace("-", "_") not in known[section]:
+                    hint = _meant(name, known[section])
+                    yield f"{path}: there is no option {name} in [{section}]{hint}"
+
+
+def _unknown_in_environment(known: dict[str, set[str]]) -> Iterator[str]:
+    names = {_variable(group, name): name for group, members in known.items() for name in members}
+    prefixes = tuple(f"OS_{group.upper()}__" for group in known)
+    for name in sorted(os.environ):
+        if name.startswith(prefixes) and name not in names:
+            yield f"environment: {name} is no option{_meant(name, names)}"
+
+
+def _meant(name: str, candidates: object) -> str:
+    close = difflib.get_close_matches(name, list(candidates), n=1)  # type: ignore[call-overload]
+    return f"; did you mean {close[0]}?" if close else ""

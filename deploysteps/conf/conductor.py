@@ -1,0 +1,143 @@
+"""``[conductor]``: workers, clocks, locks and recovery."""
+
+from __future__ import annotations
+
+from oslo_config import cfg, types
+
+from deploysteps.conf.types import Seconds, StepPriority
+
+GROUP = cfg.OptGroup("conductor", title="Conductor", help="Workers, clocks, locks and recovery.")
+
+OPTS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "workers_pool_size",
+        default=100,
+        min=3,
+        max=10_000,
+        help=(
+            "How many pieces of work run at once. A node that waits needs no worker, and "
+            "neither does a heartbeat."
+        ),
+    ),
+    cfg.IntOpt(
+        "reserved_workers_pool_percentage",
+        default=5,
+        min=0,
+        max=50,
+        help=(
+            "The share of the workers that only operators' requests may use, in percent; at "
+            "least one worker unless it is 0, which reserves none."
+        ),
+    ),
+    cfg.Opt(
+        "heartbeat_interval",
+        type=Seconds(min=0.1, max=86_400),
+        default=10,
+        help="Seconds between two signs of life that this conductor writes to the database.",
+    ),
+    cfg.Opt(
+        "heartbeat_timeout",
+        type=Seconds(min=0.2),
+        default=60,
+        help=(
+            "Seconds after the last sign of life when a conductor counts as dead and its "
+            "nodes are taken over. Must be longer than heartbeat_interval."
+        ),
+    ),
+    cfg.Opt(
+        "deploy_callback_timeout",
+        type=Seconds(),
+        default=1800,
+        help=(
+            "Seconds of silence, since the last accepted heartbeat of the machine's agent, "
+            "after which a step that the agent ends fails. 0: no limit."
+        ),
+    ),
+    cfg.Opt(
+        "default_step_timeout",
+        type=Seconds(),
+        default=21_600,
+        help=(
+            "Seconds that a polled or timed wait of a step without a timeout of its own may "
+            "take. 0: no limit."
+        ),
+    ),
+    cfg.Opt(
+        "step_poll_interval",
+        type=Seconds(min=0.05, max=3600),
+        default=1,
+        help=(
+            "The longest pause, in seconds, between two looks at which waiting steps are due "
+            "to be polled, retried or timed out."
+        ),
+    ),
+    cfg.Opt(
+        "recovery_interval",
+        type=Seconds(min=0.1),
+        default=30,
+        help="Seconds between two searches for work that a dead conductor left behind.",
+    ),
+    cfg.IntOpt(
+        "node_locked_retry_attempts",
+        default=3,
+        min=0,
+        max=1000,
+        help="How often taking a node's lock is tried again. 0: never, fail at once.",
+    ),
+    cfg.Opt(
+        "node_locked_retry_interval",
+        type=Seconds(max=3600),
+        default=1,
+        help="Seconds between two tries to take a node's lock. 0: no pause.",
+    ),
+    cfg.Opt(
+        "lock_warn_after",
+        type=Seconds(),
+        default=600,
+        help=(
+            "Seconds after which a lock that is still held is named in the log, with its "
+            "holder and purpose. 0: never."
+        ),
+    ),
+    cfg.Opt(
+        "deploy_step_priority_override",
+        type=types.List(StepPriority()),
+        default=[],
+        help=(
+            "Priorities that replace those of the drivers' deploy steps: a list of "
+            "<interface>.<step>:<priority>, for example "
+            "bios.apply_configuration:150,raid.create_configuration:0 (0 disables the step)."
+        ),
+    ),
+    cfg.BoolOpt(
+        "allow_provisioning_in_maintenance",
+        default=True,
+        help=(
+            "Whether a run goes on when its node is set to maintenance meanwhile. False: the "
+            "run fails with that reason. A run is never started on a node in maintenance."
+        ),
+    ),
+    cfg.Opt(
+        "graceful_shutdown_timeout",
+        type=Seconds(max=86_400),
+        default=60,
+        help=(
+            "Seconds that running steps are given to end when the process is asked to stop. "
+            "What is cut off is treated as a crash is. 0: do not wait."
+        ),
+    ),
+    cfg.IntOpt(
+        "runs_kept_per_node",
+        default=100,
+        min=0,
+        max=1_000_000,
+        help="How many ended runs are kept for each node, with their attempts. 0: all.",
+    ),
+    cfg.IntOpt(
+        "node_history_max_entries",
+        default=300,
+        min=0,
+        max=1_000_000,
+        help="How many entries of its history are kept for each node. 0: all.",
+    ),
+]

@@ -1,0 +1,96 @@
+"""Types of option values that oslo.config does not have.
+
+Every number has two bounds, so that a slip (a negative pause, a timeout past
+what clocks and databases hold) is refused at start and not met at midnight.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from typing import Any
+
+from oslo_config import types
+
+from deploysteps import steps
+
+MAX_SECONDS = 366 * 24 * 3600
+"""The longest interval or timeout: a year. 0 means "off", not "for ever"."""
+
+_PRIORITY = re.compile(
+    r"(?P<interface>\w+)\.(?P<step>[^\W\d]\w*)\s*:\s*(?P<priority>\d+)", re.ASCII
+)
+
+
+class Seconds(types.Float):
+    """A finite number of seconds between ``min`` and a year."""
+
+    def __init__(self, min: float = 0, max: float = MAX_SECONDS) -> None:
+        """See the class."""
+        super().__init__(min=min, max=max, type_name="number of seconds")
+
+    def __call__(self, value: Any) -> Any:
+        """Convert and check a value; ``nan`` would pass every comparison."""
+        number = super().__call__(value)
+        if number is not None and not math.isfinite(number):
+            raise ValueError("should be a finite number of seconds")
+        return number
+
+
+class StepPriority(types.ConfigType):
+    """``<interface>.<step>:<priority>``, the priority being 0 to 2**31-1."""
+
+    def __init__(self) -> None:
+        """See the class."""
+        super().__init__(type_name="interface.step:priority")
+
+    def __call__(self, value: Any) -> str:
+        """Check an entry and return it without blanks."""
+        match = _PRIORITY.fullmatch(str(value).strip())
+        if match is None:
+            raise ValueError(
+                f"{value!r} should look like <interface>.<step>:<priority>, "
+                "for example deploy.write_image:80 (0 disables the step)"
+            )
+        if match["interface"] not in steps.INTERFACE_TYPES:
+            raise ValueError(
+                f"{value!r} names no interface; known are {', '.join(steps.INTERFACE_TYPES)}"
+            )
+        if int(match["priority"]) > steps.MAX_PRIORITY:
+            raise ValueError(f"the priority in {value!r} should be at most {steps.MAX_PRIORITY}")
+        return f"{match['interface']}.{match['step']}:{int(match['priority'])}"
+
+    def __repr__(self) -> str:
+        return "StepPriority"
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ == other.__class__
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+class Network(types.ConfigType):
+    """A network in CIDR notation, IPv4 or IPv6."""
+
+    def __init__(self) -> None:
+        """See the class."""
+        super().__init__(type_name="network")
+
+    def __call__(self, value: Any) -> str:
+        """Check a network and return it in its usual spelling."""
+        return str(ipaddress.ip_network(str(value).strip(), strict=False))
+
+    def __repr__(self) -> str:
+        return "Network"
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ == other.__class__
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)

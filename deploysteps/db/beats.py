@@ -1,0 +1,70 @@
+"""The lock-free writes of agents: their tokens and heartbeats.
+
+Each is conditional on the node being unlocked, so that none can be lost to
+what a lock's holder writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions
+from deploysteps.db.engine import Database
+from deploysteps.db.locks import Also, columns_of, run_also
+from deploysteps.db.models import Node, table
+
+_NODE = table(Node)
+
+
+def record(
+    database: Database,
+    node_id: int,
+    node_uuid: str,
+    values: Mapping[str, Any],
+    also: Sequence[Also],
+) -> None:
+    """Write what a heartbeat says.
+
+    :raises NodeLocked: an operation holds the node; nothing was written.
+    :raises Stale: a statement of ``also`` matched nothing; nothing was written.
+    """
+    _unlocked(database, node_id, node_uuid, columns_of(values), also)
+
+
+def give_token(database: Database, node_id: int, token: str) -> None:
+    """Store the token of a new boot, unless another lookup was faster.
+
+    :raises NodeLocked: an operation holds the node, or it has a token by now.
+    """
+    query = _NODE.c.agent_secret_token.is_(None)
+    _unlocked(database, node_id, str(node_id), {"agent_secret_token": token}, (), query)
+
+
+def _unlocked(
+    database: Database,
+    node_id: int,
+    node_uuid: str,
+    values: Mapping[str, Any],
+    also: Sequence[Also],
+    *conditions: Any,
+) -> None:
+    query = (
+        sa.update(_NODE)
+        .where(_NODE.c.id == node_id, _NODE.c.reservation.is_(None), *conditions)
+        .values(values)
+    )
+
+    def work(connection: sa.Connection) -> None:
+        if connection.execute(query).rowcount != 1:
+            holder = connection.execute(
+                sa.select(_NODE.c.reservation).where(_NODE.c.id == node_id)
+            ).scalar()
+            raise exceptions.NodeLocked(node=node_uuid, host=holder or "another request")
+        for extra in also:
+            run_also(connection, extra)
+
+    # A broken COMMIT is not looked up: the agent sends it again.
+    database.write(work)

@@ -1,0 +1,143 @@
+"""Queries on conductors, and on who is alive."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions
+from deploysteps.db import types
+from deploysteps.db.engine import Database
+from deploysteps.db.models import Conductor, ConductorInterface
+from deploysteps.db.pages import fetch
+
+
+class Offer(NamedTuple):
+    """One interface that a conductor offers for a hardware type."""
+
+    hardware_type: str
+    interface_type: str
+    interface_name: str
+    is_default: bool
+
+
+def register(
+    database: Database,
+    hostname: str,
+    boot_id: str,
+    offers: Iterable[Sequence[Any]],
+    group: str = "",
+) -> int:
+    """Put a conductor online with all that it offers, in one transaction.
+
+    :returns: the conductor's row id.
+    """
+    offered = [Offer(*offer) for offer in offers]
+
+    def work(connection: sa.Connection) -> int:
+        values = {
+            "boot_id": boot_id,
+            "online": True,
+            "conductor_group": group,
+            "updated_at": types.utcnow(),
+        }
+        mine = sa.select(Conductor.id).where(Conductor.hostname == hostname)
+        row_id = connection.execute(mine).scalar()
+        if row_id is None:
+            result = connection.execute(sa.insert(Conductor).values(hostname=hostname, **values))
+            row_id = int((result.inserted_primary_key or (0,))[0])
+        else:
+            connection.execute(sa.update(Conductor).where(Conductor.id == row_id).values(values))
+        connection.execute(
+            sa.delete(ConductorInterface).where(ConductorInterface.conductor_id == row_id)
+        )
+        if offered:
+            connection.execute(
+                sa.insert(ConductorInterface),
+                [{"conductor_id": row_id, **offer._asdict()} for offer in offered],
+            )
+        return int(row_id)
+
+    return database.write(work, happened=lambda c: True)
+
+
+def touch(database: Database, hostname: str, boot_id: str) -> bool:
+    """Say that a conductor lives; False when another process took its name."""
+    query = (
+        sa.update(Conductor)
+        .where(Conductor.hostname == hostname, Conductor.boot_id == boot_id)
+        .values(updated_at=types.utcnow(), online=True)
+    )
+    return database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True) == 1
+
+
+def leave(database: Database, hostname: str, boot_id: str) -> None:
+    """Take a conductor offline."""
+    query = (
+        sa.update(Conductor)
+        .where(Conductor.hostname == hostname, Conductor.boot_id == boot_id)
+        .values(online=False)
+    )
+    database.write(lambda c: c.execute(query) and None, happened=lambda c: True)
+
+
+def prune(database: Database, older_than: datetime.datetime) -> int:
+    """Forget conductors that are long gone; returns how many."""
+    query = sa.delete(Conductor).where(Conductor.updated_at < older_than)
+    return int(database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True))
+
+
+def listing(database: Database) -> list[Conductor]:
+    """Return every conductor, by name."""
+    query = sa.select(Conductor).order_by(Conductor.hostname)
+    return database.read(lambda c: fetch(c, query))
+
+
+def get(database: Database, hostname: str) -> Conductor:
+    """Return a conductor.
+
+    :raises ConductorNotFound: there is none.
+    """
+    for conductor in listing(database):
+        if conductor.hostname == hostname:
+            return conductor
+    raise exceptions.ConductorNotFound(conductor=hostname)
+
+
+def alive_since(timeout: float) -> datetime.datetime:
+    """Return the time after which a conductor must have been heard of."""
+    return types.utcnow() - datetime.timedelta(seconds=timeout)
+
+
+def is_alive(conductor: Conductor, timeout: float) -> bool:
+    """Tell whether a conductor is online and was heard of recently."""
+    return conductor.online and conductor.updated_at >= alive_since(timeout)
+
+
+def alive_names(database: Database, timeout: float) -> set[str]:
+    """Return the names of the conductors that live."""
+    return {c.hostname for c in listing(database) if is_alive(c, timeout)}
+
+
+def offers(database: Database, timeout: float) -> Mapping[str, list[Offer]]:
+    """Return hostname -> what it offers, of the conductors that live."""
+    query = (
+        sa.select(
+            Conductor.hostname,
+            ConductorInterface.hardware_type,
+            ConductorInterface.interface_type,
+            ConductorInterface.interface_name,
+            ConductorInterface.is_default,
+        )
+        .join(ConductorInterface, ConductorInterface.conductor_id == Conductor.id)
+        .where(Conductor.online.is_(True), Conductor.updated_at >= alive_since(timeout))
+        .order_by(Conductor.hostname)
+    )
+    found: dict[str, list[Offer]] = {}
+    rows: list[Any] = database.read(lambda c: list(c.execute(query).all()))
+    for hostname, *offer in rows:
+        found.setdefault(hostname, []).append(Offer(*offer))
+    return found

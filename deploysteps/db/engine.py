@@ -1,0 +1,315 @@
+"""Connections: one :class:`Database` per process.
+
+No session leaves this package. A read is a short connection of its own; a
+write is one transaction, tried again when the database says that it was a
+matter of timing, and looked up when the connection broke at COMMIT.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import exc_filters
+from sqlalchemy import event
+from sqlalchemy import exc as sa_exc
+
+from deploysteps import exceptions
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_TRIES = 12
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
+_READ_ONLY = {"deploysteps_read": True}
+
+
+class CommitUnknown(exceptions.DatabaseUnavailable):
+    """The connection broke at COMMIT: it may have happened or not."""
+
+
+class Database:
+    """A database, its pool, and the two ways to use it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        busy_timeout: float = 30.0,
+        max_pool_size: int = 20,
+        max_overflow: int = 50,
+        pool_timeout: float = 30.0,
+        connect_wait: float = 60.0,
+    ) -> None:
+        """Make the engine; nothing is connected yet.
+
+        :param url: SQLAlchemy URL. ``mariadb+pymysql`` is taken as
+            ``mysql+pymysql``, for which errors are translated.
+        :param busy_timeout: seconds a writer waits for SQLite's one lock.
+        :param connect_wait: seconds :meth:`wait_ready` waits for a server.
+        """
+        try:
+            self.url = sa.make_url(url)
+        except sa_exc.ArgumentError as exc:
+            raise exceptions.ConfigurationError(
+                "[database] connection is not a database URL; "
+                "write e.g. sqlite:////var/lib/deploysteps/deploysteps.sqlite or "
+                "postgresql+psycopg://user:password@host/name"
+            ) from exc
+        self.url = _rewritten(self.url)
+        self.dialect = self.url.get_backend_name()
+        if self.dialect not in ("sqlite", "postgresql", "mysql"):
+            raise exceptions.ConfigurationError(
+                f"[database] connection: {self.dialect!r} is not supported; "
+                "use sqlite, postgresql+psycopg or mysql+pymysql"
+            )
+        self.in_memory = self.dialect == "sqlite" and self.url.database in (None, "", ":memory:")
+        self.connect_wait = connect_wait
+        try:
+            self.engine = sa.create_engine(
+                self.url,
+                hide_parameters=True,
+                **_engine_options(
+                    self,
+                    busy_timeout,
+                    {
+                        "pool_size": max_pool_size,
+                        "max_overflow": max_overflow,
+                        "pool_timeout": pool_timeout,
+                    },
+                ),
+            )
+        except ModuleNotFoundError as exc:
+            extra = {"postgresql": "postgresql", "mysql": "mysql"}.get(self.dialect, "")
+            raise exceptions.ConfigurationError(
+                f"[database] connection needs the module {exc.name}; "
+                f"install it with: pip install 'deploysteps[{extra}]'"
+            ) from exc
+        exc_filters.register_engine(self.engine)
+        if self.dialect == "sqlite":
+            _prepare_sqlite(self.engine, busy_timeout)
+        self._readers = self.engine.execution_options(**_READ_ONLY)
+
+    def __repr__(self) -> str:
+        """Show the URL without its password."""
+        return f"<Database {self.url.render_as_string(hide_password=True)}>"
+
+    def dispose(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection for reading; copy rows out and leave soon."""
+        with self._readers.connect() as connection:
+            yield connection
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run ``work`` on a reading connection; a broken one is replaced once."""
+        for again in (True, False):
+            try:
+                with self.reading() as connection:
+                    return work(connection)
+            except (db_exc.DBError, sa_exc.DBAPIError) as exc:
+                if not (again and is_disconnect(exc)):
+                    raise _unavailable(exc) or exc from exc
+        raise AssertionError("unreachable")
+
+    def write(
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        happened: Callable[[sa.Connection], bool] | None = None,
+    ) -> T:
+        """Run ``work`` in one transaction and commit.
+
+        A deadlock, a busy file or a connection that broke before COMMIT is
+        tried again: nothing was written. A connection that breaks *at*
+        COMMIT is looked up with ``happened``; without it
+        :class:`CommitUnknown` is raised, since a second try might do the work
+        twice.
+
+        :raises DatabaseUnavailable: after the last try.
+        """
+        pause = _FIRST_PAUSE
+        for left in range(_TRIES - 1, -1, -1):
+            unknown = False
+            try:
+                with self.engine.connect() as connection:
+                    transaction = connection.begin()
+                    try:
+                        result = work(connection)
+                    except BaseException:
+                        _roll_back(transaction)
+                        raise
+                    try:
+                        transaction.commit()
+                    except BaseException as exc:
+                        unknown = _broke(exc)
+                        raise
+                    return result
+            except (db_exc.DBError, sa_exc.DBAPIError) as exc:
+                if unknown and self._settled(happened, exc):
+                    return result
+                if not (left and is_transient(exc)):
+                    raise _unavailable(exc) or exc from exc
+                LOG.debug("Trying a transaction again: %s", type(exc).__name__)
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def _settled(
+        self, happened: Callable[[sa.Connection], bool] | None, cause: BaseException
+    ) -> bool:
+        if happened is None:
+            raise CommitUnknown("the connection broke at COMMIT") from cause
+        pause = _FIRST_PAUSE
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                with self.reading() as connection:
+                    return happened(connection)
+            except (db_exc.DBError, sa_exc.DBAPIError) as exc:
+                if not left:
+                    raise CommitUnknown("the connection broke at COMMIT") from exc
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def wait_ready(self, tell: Callable[[str], None]) -> None:
+        """Connect, waiting up to ``connect_wait`` seconds for a server.
+
+        :param tell: is given one line that says what is waited for.
+        :raises DatabaseUnavailable: naming the server and the last error.
+        """
+        if self.dialect == "sqlite" and not self.in_memory:
+            _make_folder(Path(str(self.url.database)))
+        until = time.monotonic() + self.connect_wait
+        told = False
+        while True:
+            try:
+                with self.reading() as connection:
+                    connection.execute(sa.text("SELECT 1"))
+                return
+            except (db_exc.DBError, sa_exc.DBAPIError) as exc:
+                where = self.url.render_as_string(hide_password=True)
+                if self.dialect == "sqlite" or time.monotonic() >= until:
+                    raise exceptions.DatabaseUnavailable(
+                        f"cannot use the database {where}: {_reason(exc)}"
+                    ) from exc
+                if not told:
+                    tell(f"waiting up to {self.connect_wait:g} s for the database {where}")
+                    told = True
+            time.sleep(0.5)
+
+
+def _rewritten(url: sa.URL) -> sa.URL:
+    """Give the driver that errors are translated for."""
+    name = url.drivername
+    if name.startswith("mariadb"):
+        url = url.set(drivername="mysql" + name.removeprefix("mariadb"))
+    if url.drivername in ("mysql", "postgresql", "postgres"):
+        driver = "mysql+pymysql" if url.drivername == "mysql" else "postgresql+psycopg"
+        url = url.set(drivername=driver)
+    if url.get_backend_name() == "mysql" and "charset" not in url.query:
+        url = url.update_query_dict({"charset": "utf8mb4"})
+    return url
+
+
+def _engine_options(
+    database: Database, busy_timeout: float, pool: Mapping[str, Any]
+) -> dict[str, Any]:
+    if database.in_memory:
+        return {
+            "poolclass": sa.pool.StaticPool,
+            "connect_args": {"check_same_thread": False, "timeout": busy_timeout},
+        }
+    options: dict[str, Any] = {"poolclass": sa.pool.QueuePool, **pool}
+    if database.dialect == "sqlite":
+        options["connect_args"] = {"check_same_thread": False, "timeout": busy_timeout}
+    else:
+        options["pool_recycle"] = 3600
+    if database.dialect == "mysql":
+        # Fences and claims must see what others committed, not a snapshot.
+        options["isolation_level"] = "READ COMMITTED"
+    return options
+
+
+def _prepare_sqlite(engine: sa.Engine, busy_timeout: float) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: Any) -> None:
+        dbapi_connection.isolation_level = None  # transactions are begun below
+        cursor = dbapi_connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout * 1000)}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        # A reader takes one statement's snapshot. A writer takes the lock at
+        # once: one that upgrades later fails whatever the busy timeout is.
+        if not connection.get_execution_options().get("deploysteps_read"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _make_folder(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise exceptions.ConfigurationError(
+            f"cannot make the folder of the database {file}: {exc.strerror}; "
+            "set [database] connection or [DEFAULT] state_path"
+        ) from exc
+
+
+def _roll_back(transaction: sa.RootTransaction) -> None:
+    try:
+        transaction.rollback()
+    except (db_exc.DBError, sa_exc.DBAPIError) as exc:
+        # The connection is gone and its transaction with it; the first
+        # error, which is on its way up, says more.
+        LOG.debug("Rolling back failed: %s", type(exc).__name__)
+
+
+def _reason(exc: BaseException) -> str:
+    inner = getattr(exc, "inner_exception", None) or getattr(exc, "orig", None) or exc
+    return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
+
+
+def is_disconnect(exc: BaseException) -> bool:
+    """Tell whether the connection is gone."""
+    inner = getattr(exc, "inner_exception", None)
+    return isinstance(exc, db_exc.DBConnectionError) or any(
+        bool(getattr(error, "connection_invalidated", False)) for error in (exc, inner)
+    )
+
+
+_broke = is_disconnect
+_TIMING = (
+    "database is locked",
+    "database table is locked",
+    "could not serialize",
+    "lock wait timeout",
+)
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Tell whether the same transaction may well succeed a moment later."""
+    if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc):
+        return True
+    text = _reason(exc).lower()
+    return any(words in text for words in _TIMING)
+
+
+def _unavailable(exc: BaseException) -> exceptions.DatabaseUnavailable | None:
+    if is_transient(exc):
+        return exceptions.DatabaseUnavailable(reason=_reason(exc))
+    return None

@@ -1,0 +1,268 @@
+"""A node's lock, and the fence that every write under it passes.
+
+A grant is one conditional UPDATE with a token that is new each time. Each
+transaction under the lock begins with an UPDATE of the node's row that names
+the token; when it matches no row the lock was taken away, and everything is
+rolled back. ``generation`` grows with each such UPDATE, so that a COMMIT
+whose outcome is unknown can be looked up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets as random_source
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions
+from deploysteps.db import types
+from deploysteps.db.engine import Database
+from deploysteps.db.models import Node, StepRun, table
+from deploysteps.db.pages import fetch, translating
+
+T = TypeVar("T")
+_NODE = table(Node)
+_RUN = table(StepRun)
+
+FREE: dict[str, Any] = {
+    "reservation": None,
+    "lock_token": None,
+    "lock_purpose": None,
+    "locked_at": None,
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Lock:
+    """A granted lock. ``token`` is None once it was given back."""
+
+    node_id: int
+    node_uuid: str
+    token: str | None
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Also:
+    """A further statement of a fenced transaction.
+
+    ``must`` says that it has to match a row; else all is rolled back and
+    :class:`Stale` raised.
+    """
+
+    statement: Any
+    values: Any
+    must: bool = False
+
+
+class Stale(Exception):
+    """What the write was about is no longer so; nothing was written."""
+
+
+class AbortAsked(Exception):
+    """Someone asked for the run to end; nothing was written."""
+
+
+@functools.cache
+def _fence(columns: tuple[str, ...], unless_abort: bool) -> sa.Update:
+    """Return the fencing UPDATE for a set of columns, made once each."""
+    statement = (
+        sa.update(_NODE)
+        .where(_NODE.c.id == sa.bindparam("f_id"), _NODE.c.lock_token == sa.bindparam("f_token"))
+        .values({name: sa.bindparam(f"v_{name}", type_=_NODE.c[name].type) for name in columns})
+    )
+    if unless_abort:
+        asked = sa.select(sa.literal(1)).where(
+            _RUN.c.id == sa.bindparam("f_run"), _RUN.c.abort_requested_at.is_not(None)
+        )
+        statement = statement.where(~asked.exists())
+    return statement
+
+
+def columns_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return column name -> value for mapped attribute -> value."""
+    attributes = _attribute_columns()
+    return {attributes.get(name, name): value for name, value in values.items()}
+
+
+@functools.cache
+def _attribute_columns() -> dict[str, str]:
+    mapper: Any = sa.inspect(Node)
+    return {attr.key: attr.columns[0].name for attr in mapper.column_attrs}
+
+
+def new_token() -> str:
+    """Return a token that was never used."""
+    return random_source.token_hex(16)
+
+
+def grant_values(host: str, token: str, purpose: str) -> dict[str, Any]:
+    """Return the columns of a granted lock."""
+    return {
+        "reservation": host,
+        "lock_token": token,
+        "lock_purpose": purpose[:255],
+        "locked_at": types.utcnow(),
+    }
+
+
+def grant(
+    database: Database,
+    node_id: int,
+    host: str,
+    purpose: str,
+    *,
+    values: Mapping[str, Any] | None = None,
+    also: Sequence[Also] = (),
+    held: str | None = None,
+    active: set[str] | None = None,
+) -> tuple[Lock, Node]:
+    """Take a node's lock, in one UPDATE, and read the node.
+
+    :param values: further columns that the same UPDATE writes.
+    :param also: statements of the same transaction.
+    :param held: take the lock away from who holds it by this token (recovery
+        of a dead conductor's locks); loses when another did it first.
+    :param active: is given the token before the lock is taken, so that the
+        process never sees a lock of its own that it does not know.
+    :raises NodeLocked: naming the holder; nothing was written.
+    :raises Stale: a statement of ``also`` that must match did not.
+    """
+    token = new_token()
+    row = {**grant_values(host, token, purpose), **columns_of(values or {})}
+    query = sa.update(_NODE).where(_NODE.c.id == node_id).values(row)
+    if held is None:
+        query = query.where(_NODE.c.reservation.is_(None))
+    else:
+        query = query.where(_NODE.c.lock_token == held)
+
+    def work(connection: sa.Connection) -> Node:
+        taken = connection.execute(query).rowcount == 1
+        node = fetch(connection, sa.select(Node).where(Node.id == node_id))
+        if not node:
+            raise exceptions.NodeNotFound(node=node_id)
+        if not taken:
+            raise exceptions.NodeLocked(
+                node=node[0].uuid, host=node[0].reservation or "another conductor"
+            )
+        for extra in also:
+            run_also(connection, extra)
+        return node[0]
+
+    def happened(connection: sa.Connection) -> bool:
+        return _state(connection, node_id)[0] == token
+
+    if active is not None:
+        active.add(token)
+    try:
+        node = database.write(work, happened=happened)
+    except BaseException:
+        if active is not None:
+            active.discard(token)
+        raise
+    return Lock(node.id, node.uuid, token, node.generation), node
+
+
+def _state(connection: sa.Connection, node_id: int) -> tuple[str | None, int]:
+    row = connection.execute(
+        sa.select(_NODE.c.lock_token, _NODE.c.generation).where(_NODE.c.id == node_id)
+    ).first()
+    return (row[0], row[1]) if row else (None, -1)
+
+
+def run_also(connection: sa.Connection, extra: Also) -> None:
+    """Run a statement of a transaction.
+
+    :raises Stale: it had to match a row and did not.
+    """
+    result = connection.execute(extra.statement, extra.values)
+    if extra.must and result.rowcount != 1:
+        raise Stale
+
+
+def write(
+    database: Database,
+    lock: Lock,
+    values: Mapping[str, Any],
+    also: Sequence[Also] = (),
+    *,
+    unlock: bool = False,
+    unless_abort_of: int | None = None,
+    then: Callable[[sa.Connection], T] | None = None,
+) -> T | None:
+    """Write under a lock: the fence, then the other statements, one commit.
+
+    :param values: mapped attribute -> value of the node.
+    :param unlock: give the lock back in the same write.
+    :param unless_abort_of: row id of a run; when its abort was asked for,
+        nothing is written.
+    :param then: runs last in the transaction; its result is returned.
+    :raises LockLost: the lock was taken away; nothing was written.
+    :raises AbortAsked, Stale: see there; nothing was written.
+    """
+    if lock.token is None:
+        raise exceptions.LockLost(node=lock.node_uuid)
+    row = columns_of(values)
+    row["generation"] = generation = lock.generation + 1
+    row["updated_at"] = types.utcnow()
+    if unlock:
+        row.update(FREE)
+    statement = _fence(tuple(row), unless_abort_of is not None)
+    params = {f"v_{name}": value for name, value in row.items()}
+    params["f_id"], params["f_token"] = lock.node_id, lock.token
+    if unless_abort_of is not None:
+        params["f_run"] = unless_abort_of
+
+    def work(connection: sa.Connection) -> T | None:
+        if connection.execute(statement, params).rowcount != 1:
+            if _state(connection, lock.node_id)[0] == lock.token:
+                raise AbortAsked
+            raise exceptions.LockLost(node=lock.node_uuid)
+        for extra in also:
+            run_also(connection, extra)
+        return then(connection) if then is not None else None
+
+    def happened(connection: sa.Connection) -> bool:
+        token, stored = _state(connection, lock.node_id)
+        if stored >= generation and (unlock or token == lock.token):
+            return True
+        if token == lock.token:
+            return False
+        raise exceptions.LockLost(node=lock.node_uuid)
+
+    with translating({"uuid": lock.node_uuid, **values}):
+        result = database.write(work, happened=happened)
+    lock.generation = generation
+    if unlock:
+        lock.token = None
+    return result
+
+
+def release(database: Database, lock: Lock) -> bool:
+    """Give a lock back; False when it was lost before."""
+    if lock.token is None:
+        return False
+    try:
+        write(database, lock, {}, unlock=True)
+    except exceptions.LockLost:
+        lock.token = None
+        return False
+    return True
+
+
+def delete_node(database: Database, lock: Lock) -> None:
+    """Remove the node's row and all that hangs on it, under its lock.
+
+    :raises LockLost: the lock was taken away; nothing was removed.
+    """
+
+    def work(connection: sa.Connection) -> None:
+        query = sa.delete(_NODE).where(_NODE.c.id == lock.node_id, _NODE.c.lock_token == lock.token)
+        if connection.execute(query).rowcount != 1:
+            raise exceptions.LockLost(node=lock.node_uuid)
+
+    database.write(work, happened=lambda c: _state(c, lock.node_id)[1] == -1)
+    lock.token = None

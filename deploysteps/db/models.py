@@ -1,0 +1,328 @@
+"""The tables. ``nodes`` is the compatible view that operators and clients read.
+
+Objects are handed out detached; :class:`Node` adds what drivers know from the
+field (``driver_internal_info`` as one dict, ``save()``).
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+from sqlalchemy.orm import Mapped, mapped_column
+
+from deploysteps import steps
+from deploysteps.db import types
+from deploysteps.db.node import NodeMethods
+
+MYSQL: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+
+NAMING = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Json = dict[str, Any]
+
+
+class Base(orm.DeclarativeBase):
+    """Holds the metadata; every table has the same MariaDB options."""
+
+    metadata = sa.MetaData(naming_convention=NAMING)
+
+
+def _text(length: int = 255) -> sa.String:
+    return sa.String(length)
+
+
+class Node(NodeMethods, Base):
+    """A machine."""
+
+    __tablename__ = "nodes"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    name: Mapped[str | None] = mapped_column(_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+
+    driver: Mapped[str] = mapped_column(_text())
+    driver_info: Mapped[Json] = mapped_column(types.Json, default=dict)
+    properties: Mapped[Json] = mapped_column(types.Json, default=dict)
+    extra: Mapped[Json] = mapped_column(types.Json, default=dict)
+    instance_info: Mapped[Json] = mapped_column(types.Json, default=dict)
+    network_data: Mapped[Json] = mapped_column(types.Json, default=dict)
+    raid_config: Mapped[Json] = mapped_column(types.Json, default=dict)
+    target_raid_config: Mapped[Json] = mapped_column(types.Json, default=dict)
+
+    provision_state: Mapped[str] = mapped_column(_text(40))
+    target_provision_state: Mapped[str | None] = mapped_column(_text(40))
+    provision_updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    power_state: Mapped[str | None] = mapped_column(_text(40))
+    target_power_state: Mapped[str | None] = mapped_column(_text(40))
+    last_error: Mapped[str | None] = mapped_column(types.LongText)
+    maintenance: Mapped[bool] = mapped_column(default=False)
+    maintenance_reason: Mapped[str | None] = mapped_column(types.LongText)
+    fault: Mapped[str | None] = mapped_column(_text())
+
+    instance_uuid: Mapped[str | None] = mapped_column(_text(36), unique=True)
+    instance_name: Mapped[str | None] = mapped_column(_text())
+    chassis_uuid: Mapped[str | None] = mapped_column(_text(36))
+    resource_class: Mapped[str | None] = mapped_column(_text())
+    conductor_group: Mapped[str] = mapped_column(_text(), default="")
+    owner: Mapped[str | None] = mapped_column(_text())
+    lessee: Mapped[str | None] = mapped_column(_text())
+    description: Mapped[str | None] = mapped_column(types.LongText)
+    shard: Mapped[str | None] = mapped_column(_text())
+    parent_node: Mapped[str | None] = mapped_column(_text(36))
+    boot_mode: Mapped[str | None] = mapped_column(_text(16))
+    secure_boot: Mapped[bool | None]
+    console_enabled: Mapped[bool] = mapped_column(default=False)
+    automated_clean: Mapped[bool | None]
+    protected: Mapped[bool] = mapped_column(default=False)
+    protected_reason: Mapped[str | None] = mapped_column(types.LongText)
+    retired: Mapped[bool] = mapped_column(default=False)
+    retired_reason: Mapped[str | None] = mapped_column(types.LongText)
+    disable_power_off: Mapped[bool] = mapped_column(default=False)
+    inspection_started_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    inspection_finished_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+
+    bios_interface: Mapped[str | None] = mapped_column(_text())
+    boot_interface: Mapped[str | None] = mapped_column(_text())
+    console_interface: Mapped[str | None] = mapped_column(_text())
+    deploy_interface: Mapped[str | None] = mapped_column(_text())
+    firmware_interface: Mapped[str | None] = mapped_column(_text())
+    inspect_interface: Mapped[str | None] = mapped_column(_text())
+    management_interface: Mapped[str | None] = mapped_column(_text())
+    network_interface: Mapped[str | None] = mapped_column(_text())
+    power_interface: Mapped[str | None] = mapped_column(_text())
+    raid_interface: Mapped[str | None] = mapped_column(_text())
+    rescue_interface: Mapped[str | None] = mapped_column(_text())
+    storage_interface: Mapped[str | None] = mapped_column(_text())
+    vendor_interface: Mapped[str | None] = mapped_column(_text())
+
+    # The lock. A token is new with every grant; the generation grows with
+    # every write under a lock, so that a commit of unknown outcome can be
+    # looked up.
+    reservation: Mapped[str | None] = mapped_column(_text(), index=True)
+    lock_token: Mapped[str | None] = mapped_column(_text(32))
+    lock_purpose: Mapped[str | None] = mapped_column(_text())
+    locked_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    generation: Mapped[int] = mapped_column(Big, default=0)
+
+    # Step state. The current run; the current step; and, shown inside
+    # driver_internal_info, the plan and the position in it.
+    run_id: Mapped[int | None] = mapped_column(Big)
+    deploy_step: Mapped[Json | None] = mapped_column(types.Json)
+    deploy_steps_column: Mapped[list[Json] | None] = mapped_column("deploy_steps", types.Json)
+    deploy_step_index_column: Mapped[int | None] = mapped_column("deploy_step_index", types.Json)
+
+    # What the agent told last; shown inside driver_internal_info as well.
+    agent_url_column: Mapped[str | None] = mapped_column("agent_url", types.LongText)
+    agent_version_column: Mapped[str | None] = mapped_column("agent_version", _text())
+    agent_token_column: Mapped[str | None] = mapped_column("agent_secret_token", _text(128))
+    agent_heartbeat_column: Mapped[datetime.datetime | None] = mapped_column(
+        "agent_last_heartbeat", types.Utc
+    )
+    agent_ca_column: Mapped[str | None] = mapped_column("agent_verify_ca", types.LongText)
+    driver_internal_column: Mapped[Json] = mapped_column(
+        "driver_internal_info", types.Json, default=dict
+    )
+
+    __table_args__ = (
+        sa.Index("ix_nodes_provision_state", "provision_state", "provision_updated_at"),
+        sa.Index("ix_nodes_driver", "driver"),
+        sa.Index("ix_nodes_resource_class", "resource_class"),
+        sa.Index("ix_nodes_owner", "owner"),
+        sa.Index("ix_nodes_lessee", "lessee"),
+        sa.Index("ix_nodes_shard", "shard"),
+        sa.Index("ix_nodes_conductor_group", "conductor_group"),
+        sa.Index("ix_nodes_parent_node", "parent_node"),
+        MYSQL,
+    )
+
+
+class Port(Base):
+    """A network port of a node."""
+
+    __tablename__ = "ports"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True
+    )
+    node_uuid: Mapped[str] = mapped_column(_text(36))
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    address: Mapped[str] = mapped_column(_text(64), unique=True)
+    extra: Mapped[Json] = mapped_column(types.Json, default=dict)
+    internal_info: Mapped[Json] = mapped_column(types.Json, default=dict)
+    local_link_connection: Mapped[Json] = mapped_column(types.Json, default=dict)
+    pxe_enabled: Mapped[bool] = mapped_column(default=True)
+    portgroup_uuid: Mapped[str | None] = mapped_column(_text(36))
+    physical_network: Mapped[str | None] = mapped_column(_text(64))
+    is_smartnic: Mapped[bool] = mapped_column(default=False)
+    name: Mapped[str | None] = mapped_column(_text(), unique=True)
+    description: Mapped[str | None] = mapped_column(types.LongText)
+    vendor: Mapped[str | None] = mapped_column(_text())
+    category: Mapped[str | None] = mapped_column(_text())
+    available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)
+
+    __table_args__ = (MYSQL,)
+
+
+class Conductor(Base):
+    """A conductor process. Alive = online and heard of recently."""
+
+    __tablename__ = "conductors"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    hostname: Mapped[str] = mapped_column(_text(), unique=True)
+    boot_id: Mapped[str] = mapped_column(_text(32))
+    online: Mapped[bool] = mapped_column(default=False)
+    conductor_group: Mapped[str] = mapped_column(_text(), default="")
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+
+    __table_args__ = (sa.Index("ix_conductors_alive", "online", "updated_at"), MYSQL)
+
+
+class ConductorInterface(Base):
+    """An interface that a conductor offers for a hardware type."""
+
+    __tablename__ = "conductor_interfaces"
+
+    conductor_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("conductors.id", ondelete="CASCADE"), primary_key=True
+    )
+    hardware_type: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    interface_type: Mapped[str] = mapped_column(_text(16), primary_key=True)
+    interface_name: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    is_default: Mapped[bool] = mapped_column(default=False)
+
+    __table_args__ = (MYSQL,)
+
+
+class StepRun(Base):
+    """One execution of a flow."""
+
+    __tablename__ = "step_runs"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
+    flow: Mapped[str] = mapped_column(_text(16))
+    plan: Mapped[list[Json]] = mapped_column(types.Json)
+    requested_by: Mapped[str | None] = mapped_column(_text())
+    started_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    outcome: Mapped[str | None] = mapped_column(_text(16))
+    error: Mapped[str | None] = mapped_column(types.LongText)
+    abort_requested_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    abort_requested_by: Mapped[str | None] = mapped_column(_text())
+
+    __table_args__ = (sa.Index("ix_step_runs_node", "node_id", "id"), MYSQL)
+
+
+class StepAttempt(Base):
+    """One try of one step; (run, position, attempt) names it for ever.
+
+    ``position`` counts the steps that the run began, from 0 (prepare); it is
+    not the index in the plan, which may change in flight.
+    """
+
+    __tablename__ = "step_attempts"
+
+    run_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("step_runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    node_id: Mapped[int] = mapped_column(Big)
+    interface: Mapped[str] = mapped_column(_text(16))
+    step: Mapped[str] = mapped_column(_text())
+    step_id: Mapped[str | None] = mapped_column(_text(36))
+    state: Mapped[str] = mapped_column(_text(16))
+    conductor: Mapped[str] = mapped_column(_text())
+    started_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    outcome: Mapped[str | None] = mapped_column(_text(16))
+    error: Mapped[str | None] = mapped_column(types.LongText)
+    evidence: Mapped[Json | None] = mapped_column(types.Json)
+    progress: Mapped[Json | None] = mapped_column(types.Json)
+    # Only while waiting: who ends it, what then, when to look, when to give up.
+    owner: Mapped[str | None] = mapped_column(_text(16))
+    reenter: Mapped[bool] = mapped_column(default=False)
+    waiting_since: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    due_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    deadline_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    # What someone who may end the wait said: beat, done or fail.
+    signal: Mapped[str | None] = mapped_column(_text(16))
+    signal_detail: Mapped[str | None] = mapped_column(types.LongText)
+    poll: Mapped[Json | None] = mapped_column(types.Json)
+
+    __table_args__ = (
+        sa.Index(
+            "ix_step_attempts_waiting",
+            "owner",
+            "due_at",
+            sqlite_where=sa.text("owner IS NOT NULL"),
+            postgresql_where=sa.text("owner IS NOT NULL"),
+        ),
+        MYSQL,
+    )
+
+
+class NodeHistory(Base):
+    """What happened to a node, for people."""
+
+    __tablename__ = "node_history"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
+    severity: Mapped[str] = mapped_column(_text(10))
+    event_type: Mapped[str] = mapped_column(_text(64))
+    event: Mapped[str] = mapped_column(types.LongText)
+    conductor: Mapped[str | None] = mapped_column(_text())
+    user: Mapped[str | None] = mapped_column(_text())
+
+    __table_args__ = (sa.Index("ix_node_history_node", "node_id", "id"), MYSQL)
+
+
+class SchemaRevision(Base):
+    """Which migrations were applied, and how old a program may meet them.
+
+    ``compatible_from`` is the ``position`` of the oldest revision whose
+    programs still work on this schema: a rolling upgrade migrates first.
+    """
+
+    __tablename__ = "schema_revisions"
+
+    revision: Mapped[str] = mapped_column(_text(32), primary_key=True)
+    position: Mapped[int]
+    compatible_from: Mapped[int]
+    applied_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
+
+    __table_args__ = (MYSQL,)
+
+
+INTERFACE_COLUMNS = {kind: f"{kind}_interface" for kind in steps.INTERFACE_TYPES}
+
+
+def table(model: type[Base]) -> sa.Table:
+    """Return a model's table, for statements that are not about objects."""
+    found = model.__table__
+    assert isinstance(found, sa.Table)
+    return found

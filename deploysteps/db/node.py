@@ -1,0 +1,221 @@
+"""What a :class:`~deploysteps.db.models.Node` does beyond holding columns.
+
+``driver_internal_info`` is one dict for drivers and clients. Some of its keys
+are columns of their own in the table (:data:`COLUMN_KEYS`), so that a watcher
+can select them and writing an index costs a few bytes; they are moved in and
+out here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from deploysteps import exceptions
+from deploysteps.db import types
+
+# driver_internal_info key -> mapped attribute.
+COLUMN_KEYS: dict[str, str] = {
+    "deploy_steps": "deploy_steps_column",
+    "deploy_step_index": "deploy_step_index_column",
+    "agent_url": "agent_url_column",
+    "agent_version": "agent_version_column",
+    "agent_secret_token": "agent_token_column",
+    "agent_last_heartbeat": "agent_heartbeat_column",
+    "agent_verify_ca": "agent_ca_column",
+}
+
+STEP_KEYS: frozenset[str] = frozenset(
+    {"deploy_steps_column", "deploy_step_index_column", "deploy_step", "run_id"}
+)
+"""Step state: only the engine writes it, and never under a shared lock."""
+
+LOCK_KEYS: frozenset[str] = frozenset(
+    {"reservation", "lock_token", "lock_purpose", "locked_at", "generation"}
+)
+AGENT_KEYS: tuple[str, ...] = tuple(key for key in COLUMN_KEYS if key.startswith("agent_"))
+
+
+class ViewKey:
+    """An attribute that lives in ``driver_internal_info``."""
+
+    def __init__(self, key: str) -> None:
+        """Name the key."""
+        self.key = key
+
+    def __get__(self, node: NodeMethods | None, owner: type) -> Any:
+        """Return the value or None."""
+        return self if node is None else node.driver_internal_info.get(self.key)
+
+    def __set__(self, node: NodeMethods, value: Any) -> None:
+        """Set the value; None removes the key: there is one "empty"."""
+        if value is None:
+            node.driver_internal_info.pop(self.key, None)
+        else:
+            node.driver_internal_info[self.key] = value
+
+
+class NodeMethods:
+    """Mixed into the mapped class. A node that was handed out is detached."""
+
+    deploy_steps = ViewKey("deploy_steps")
+    deploy_step_index = ViewKey("deploy_step_index")
+    agent_url = ViewKey("agent_url")
+    agent_secret_token = ViewKey("agent_secret_token")
+
+    __table__: ClassVar[sa.FromClause]
+    _writer: Callable[[Any], None] | None = None
+    _reader: Callable[[Any], Any] | None = None
+    _view: dict[str, Any] | None = None
+    _loaded: dict[str, Any] | None = None
+
+    @property
+    def driver_internal_info(self) -> dict[str, Any]:
+        """What drivers and the engine remember, the columns of it included."""
+        if self._view is None:
+            stored = self.__dict__.get("driver_internal_column") or {}
+            self._view = {**stored}
+            for key, attribute in COLUMN_KEYS.items():
+                value = self.__dict__.get(attribute)
+                if isinstance(value, datetime.datetime):
+                    value = types.timestamp(value)
+                if value is not None:
+                    self._view[key] = value
+        return self._view
+
+    @driver_internal_info.setter
+    def driver_internal_info(self, value: dict[str, Any] | None) -> None:
+        self._view = dict(value or {})
+
+    def set_driver_internal_info(self, key: str, value: Any) -> None:
+        """Set one key; :meth:`save` keeps it."""
+        self.driver_internal_info[key] = value
+
+    def del_driver_internal_info(self, key: str, default_value: Any = None) -> Any:
+        """Remove one key and return its value, or ``default_value``."""
+        return self.driver_internal_info.pop(key, default_value)
+
+    def timestamp_driver_internal_info(self, key: str) -> None:
+        """Set a key to the present time (ISO 8601, UTC)."""
+        self.driver_internal_info[key] = types.timestamp(types.utcnow())
+
+    def set_driver_info(self, key: str, value: Any) -> None:
+        """Set one key of ``driver_info``; :meth:`save` keeps it."""
+        cast("Any", self).driver_info[key] = value
+
+    def set_instance_info(self, key: str, value: Any) -> None:
+        """Set one key of ``instance_info``; :meth:`save` keeps it."""
+        cast("Any", self).instance_info[key] = value
+
+    def save(self) -> None:
+        """Write what changed, nested changes included, under the task's lock.
+
+        :raises LockLost: the lock was taken away; nothing was written.
+        """
+        if self._writer is None:
+            raise exceptions.ExclusiveLockRequired(
+                "this node was read without a task; acquire one with task_manager.acquire()"
+            )
+        self._writer(self)
+
+    def refresh(self) -> None:
+        """Read the row again; changes that were not saved are dropped."""
+        if self._reader is None:
+            raise exceptions.ExclusiveLockRequired("this node was read without a task")
+        fresh = self._reader(self)
+        for attribute in _attributes(type(self)):
+            self.__dict__[attribute] = fresh.__dict__.get(attribute)
+        self._view = None
+        self.mark_loaded()
+
+    def mark_loaded(self) -> None:
+        """Remember the present values; :meth:`changes` compares with them."""
+        self._loaded = self._snapshot()
+
+    def stored(self, values: Mapping[str, Any]) -> None:
+        """Take these attributes as written: they are the present values."""
+        self.__dict__.update(values)
+        if self._loaded is not None:
+            for attribute, value in values.items():
+                self._loaded[attribute] = self._print(attribute, value)
+
+    def changes(self) -> dict[str, Any]:
+        """Return attribute -> value of what differs from what was loaded.
+
+        :raises InvalidParameterValue: for a value that JSON cannot hold.
+        """
+        before = self._loaded or {}
+        found: dict[str, Any] = {}
+        for attribute, value in self._columns().items():
+            if before.get(attribute, _ABSENT) != self._print(attribute, value):
+                found[attribute] = value
+                if attribute in _json_attributes(type(self)):
+                    self._checked(attribute, types.encode, value)
+        return found
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {name: self._print(name, value) for name, value in self._columns().items()}
+
+    def _columns(self) -> dict[str, Any]:
+        values = {name: self.__dict__.get(name) for name in _attributes(type(self))}
+        if self._view is not None:
+            rest = dict(self._view)
+            for key, attribute in COLUMN_KEYS.items():
+                value = rest.pop(key, None)
+                values[attribute] = _as_time(value) if key == "agent_last_heartbeat" else value
+            values["driver_internal_column"] = rest
+        return values
+
+    @classmethod
+    def _print(cls, attribute: str, value: Any) -> Any:
+        if attribute not in _json_attributes(cls) or value is None:
+            return value
+        return cls._checked(attribute, types.fingerprint, value)
+
+    @staticmethod
+    def _checked(attribute: str, convert: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise exceptions.InvalidParameterValue(
+                f"node.{attribute.removesuffix('_column')} holds a value that is not JSON "
+                f"({type(exc).__name__}: {exc}); use text, numbers, booleans, lists and dicts"
+            ) from exc
+
+
+_ABSENT = object()
+_CACHE: dict[type, tuple[tuple[str, ...], frozenset[str]]] = {}
+
+
+def _mapped(cls: type) -> tuple[tuple[str, ...], frozenset[str]]:
+    if cls not in _CACHE:
+        mapper: orm.Mapper[Any] = sa.inspect(cls)
+        attributes = [attr for attr in mapper.column_attrs if attr.key != "id"]
+        _CACHE[cls] = (
+            tuple(attr.key for attr in attributes),
+            frozenset(a.key for a in attributes if isinstance(a.columns[0].type, types.Json)),
+        )
+    return _CACHE[cls]
+
+
+def _attributes(cls: type) -> tuple[str, ...]:
+    return _mapped(cls)[0]
+
+
+def _json_attributes(cls: type) -> frozenset[str]:
+    return _mapped(cls)[1]
+
+
+def _as_time(value: Any) -> datetime.datetime | None:
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime.datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,165 @@
+"""Queries on nodes and their history. Everything returned is detached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions
+from deploysteps.db import types
+from deploysteps.db.engine import Database
+from deploysteps.db.models import Node, NodeHistory, Port
+from deploysteps.db.node import STEP_KEYS as STEP_KEYS
+from deploysteps.db.pages import exists, fetch, is_uuid, page, translating
+
+
+def _by_ident(ident: str | int) -> sa.ColumnElement[bool]:
+    if isinstance(ident, int):
+        return Node.id == ident
+    return Node.uuid == ident.lower() if is_uuid(ident) else Node.name == ident
+
+
+def get(database: Database, ident: str | int) -> Node:
+    """Return the node of this uuid, name or (int) row id.
+
+    :raises NodeNotFound: there is none.
+    """
+    found = database.read(lambda c: fetch(c, sa.select(Node).where(_by_ident(ident))))
+    if not found:
+        raise exceptions.NodeNotFound(node=ident)
+    return found[0]
+
+
+# What a list may be filtered by: name -> condition of a value. An unknown
+# name is an error, never ignored.
+FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
+    "associated": lambda v: Node.instance_uuid.is_not(None) if v else Node.instance_uuid.is_(None),
+    "chassis_uuid": lambda v: Node.chassis_uuid == v,
+    "conductor_group": lambda v: Node.conductor_group == v,
+    "description_contains": lambda v: Node.description.contains(v, autoescape=True),
+    "driver": lambda v: Node.driver == v,
+    "driver_in": lambda v: Node.driver.in_(list(v)),
+    "fault": lambda v: Node.fault == v,
+    "has_parent": lambda v: Node.parent_node.is_not(None) if v else Node.parent_node.is_(None),
+    "instance_name": lambda v: Node.instance_name == v,
+    "instance_uuid": lambda v: Node.instance_uuid == v,
+    "lessee": lambda v: Node.lessee == v,
+    "maintenance": lambda v: Node.maintenance.is_(bool(v)),
+    "owner": lambda v: Node.owner == v,
+    "parent_node": lambda v: Node.parent_node == v,
+    "provision_state": lambda v: Node.provision_state == v,
+    "provision_state_in": lambda v: Node.provision_state.in_(list(v)),
+    "reserved": lambda v: Node.reservation.is_not(None) if v else Node.reservation.is_(None),
+    "resource_class": lambda v: Node.resource_class == v,
+    "retired": lambda v: Node.retired.is_(bool(v)),
+    "served_in": lambda v: sa.or_(
+        sa.false(),
+        *(sa.and_(Node.driver == driver, Node.conductor_group == group) for driver, group in v),
+    ),
+    "shard": lambda v: Node.shard == v,
+    "shard_in": lambda v: Node.shard.in_(list(v)),
+    "sharded": lambda v: Node.shard.is_not(None) if v else Node.shard.is_(None),
+    "uuid_in": lambda v: Node.uuid.in_(list(v)),
+}
+
+
+def listing(
+    database: Database,
+    *,
+    filters: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    marker: str | None = None,
+    sort_key: str = "id",
+    sort_dir: str = "asc",
+) -> list[Node]:
+    """Return a page of nodes; see :data:`FILTERS` for what narrows it.
+
+    :raises InvalidParameterValue: for an unknown filter or sort key.
+    :raises NotFound: for an unknown marker (a uuid).
+    """
+    query = sa.select(Node)
+    for name, value in (filters or {}).items():
+        if name not in FILTERS:
+            raise exceptions.InvalidParameterValue(f"unknown node filter {name!r}")
+        query = query.where(FILTERS[name](value))
+    return database.read(
+        lambda c: page(
+            query, Node, c, limit=limit, marker=marker, sort_key=sort_key, sort_dir=sort_dir
+        )
+    )
+
+
+def insert(database: Database, values: Mapping[str, Any]) -> Node:
+    """Insert a node and return it.
+
+    :raises NodeAlreadyExists, DuplicateName, InstanceAssociated: it clashes.
+    """
+    row = {"uuid": str(uuid4()), **values}
+
+    def work(connection: sa.Connection) -> None:
+        connection.execute(sa.insert(Node).values(row))
+
+    with translating(row):
+        database.write(work, happened=lambda c: exists(c, Node, row["uuid"]))
+    return get(database, row["uuid"])
+
+
+def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) -> None:
+    """Write columns that no lock protects (maintenance, fault)."""
+
+    def work(connection: sa.Connection) -> None:
+        connection.execute(
+            sa.update(Node)
+            .where(Node.id == node_id)
+            .values({**values, "updated_at": types.utcnow()})
+        )
+
+    database.write(work, happened=lambda c: True)
+
+
+def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:
+    """Return the nodes that own ports of these addresses."""
+    wanted = [address.lower() for address in addresses]
+    query = sa.select(Node).where(
+        Node.id.in_(sa.select(Port.node_id).where(Port.address.in_(wanted)))
+    )
+    return database.read(lambda c: fetch(c, query)) if wanted else []
+
+
+# --- history ----------------------------------------------------------------------
+
+
+def history_row(
+    node_id: int,
+    event: str,
+    *,
+    event_type: str,
+    severity: str = "INFO",
+    conductor: str | None = None,
+    user: str | None = None,
+) -> dict[str, Any]:
+    """Return the values of a history entry, to be inserted with what it tells of."""
+    return {
+        "uuid": str(uuid4()),
+        "node_id": node_id,
+        "created_at": types.utcnow(),
+        "severity": severity,
+        "event_type": event_type,
+        "event": event,
+        "conductor": conductor,
+        "user": user,
+    }
+
+
+def history_of(database: Database, node_id: int, limit: int | None = None) -> list[NodeHistory]:
+    """Return a node's history, newest first."""
+    query = (
+        sa.select(NodeHistory)
+        .where(NodeHistory.node_id == node_id)
+        .order_by(NodeHistory.id.desc())
+        .limit(limit)
+    )
+    return database.read(lambda c: fetch(c, query))

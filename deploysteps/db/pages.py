@@ -1,0 +1,122 @@
+"""What every query needs: detached objects, pages, and errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from uuid import UUID
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from deploysteps import exceptions
+from deploysteps.db import types
+from deploysteps.db.models import Base, Node
+
+M = TypeVar("M", bound=Base)
+
+
+def is_uuid(text: object) -> bool:
+    """Tell whether a text is a UUID in its usual form."""
+    try:
+        return str(UUID(str(text))) == str(text).lower()
+    except ValueError:
+        return False
+
+
+def fetch(connection: sa.Connection, query: sa.Select[M]) -> list[M]:
+    """Return the objects of a query, detached."""
+    with orm.Session(bind=connection, expire_on_commit=False) as session:
+        found = list(session.scalars(query))
+        session.expunge_all()
+    for item in found:
+        if isinstance(item, Node):
+            item.mark_loaded()
+    return found
+
+
+def page(
+    query: sa.Select[M],
+    model: type[M],
+    connection: sa.Connection,
+    *,
+    limit: int | None,
+    marker: str | None,
+    sort_key: str,
+    sort_dir: str,
+) -> list[M]:
+    """Return one page of a query, after the row whose uuid is ``marker``.
+
+    :raises InvalidParameterValue: for a column that cannot be sorted by.
+    :raises NotFound: for an unknown marker.
+    """
+    column = model.__table__.c.get(sort_key)
+    if column is None or isinstance(column.type, types.Json | types.LongText):
+        raise exceptions.InvalidParameterValue(
+            f"The sort_key value {sort_key!r} is an invalid field for sorting"
+        )
+    row_id = model.__table__.c.id
+    down = sort_dir == "desc"
+    if marker is not None:
+        at = connection.execute(
+            sa.select(column, row_id).where(model.__table__.c.uuid == marker)
+        ).first()
+        if at is None:
+            raise exceptions.NotFound(f"Marker {marker} could not be found.")
+        query = query.where(_after(column, row_id, at[0], at[1], down=down))
+    null_last = column.is_(None)
+    order = [null_last, column.desc() if down else column.asc()] if column is not row_id else []
+    query = query.order_by(*order, row_id.desc() if down else row_id.asc())
+    return fetch(connection, query.limit(limit) if limit else query)
+
+
+def _after(
+    column: sa.ColumnElement[Any],
+    row_id: sa.ColumnElement[Any],
+    value: Any,
+    last: int,
+    *,
+    down: bool,
+) -> sa.ColumnElement[bool]:
+    further = row_id < last if down else row_id > last
+    if column is row_id:
+        return further
+    if value is None:
+        return sa.and_(column.is_(None), further)
+    beyond = column < value if down else column > value
+    return sa.or_(beyond, column.is_(None), sa.and_(column == value, further))
+
+
+def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
+    """Tell whether a row of this uuid is there."""
+    query = sa.select(sa.literal(1)).where(model.__table__.c.uuid == uuid)
+    return connection.execute(query).first() is not None
+
+
+class translating:
+    """Turns the database's duplicate errors into words about ``values``."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Remember what was to be written."""
+        self.values = values
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
+        """Translate."""
+        if not isinstance(exc, db_exc.DBDuplicateEntry):
+            return
+        named = " ".join(map(str, exc.columns)) + " " + str(exc.inner_exception)
+        value = self.values.get
+        if "instance_uuid" in named:
+            raise exceptions.InstanceAssociated(
+                instance_uuid=value("instance_uuid"), node=value("uuid")
+            ) from exc
+        if "address" in named:
+            raise exceptions.MACAlreadyExists(mac=value("address")) from exc
+        if "name" in named.replace("ports_name", "name"):
+            raise exceptions.DuplicateName(name=value("name")) from exc
+        kinds = exceptions.PortAlreadyExists if "ports" in named else exceptions.NodeAlreadyExists
+        raise kinds(uuid=value("uuid")) from exc

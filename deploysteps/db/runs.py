@@ -1,0 +1,88 @@
+"""Queries on runs and their attempts, for readers; writing is the locks' room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions
+from deploysteps.db import types
+from deploysteps.db.engine import Database
+from deploysteps.db.models import StepAttempt, StepRun
+from deploysteps.db.pages import fetch
+
+FINISHED, WAITING, RUNNING = "finished", "waiting", "running"
+
+
+def get(database: Database, run_id: int) -> StepRun:
+    """Return a run by its row id.
+
+    :raises RunNotFound: there is none.
+    """
+    found = database.read(lambda c: fetch(c, sa.select(StepRun).where(StepRun.id == run_id)))
+    if not found:
+        raise exceptions.RunNotFound(run=run_id)
+    return found[0]
+
+
+def of_node(
+    database: Database, node_id: int, *, limit: int | None = None, marker: str | None = None
+) -> list[StepRun]:
+    """Return a node's runs, newest first, after the run whose uuid is ``marker``.
+
+    :raises RunNotFound: for an unknown marker.
+    """
+    query = sa.select(StepRun).where(StepRun.node_id == node_id).order_by(StepRun.id.desc())
+
+    def work(connection: sa.Connection) -> list[StepRun]:
+        narrowed = query
+        if marker is not None:
+            at = connection.execute(
+                sa.select(StepRun.id).where(StepRun.uuid == marker, StepRun.node_id == node_id)
+            ).scalar()
+            if at is None:
+                raise exceptions.RunNotFound(run=marker)
+            narrowed = query.where(StepRun.id < at)
+        return fetch(connection, narrowed.limit(limit))
+
+    return database.read(work)
+
+
+def attempts(database: Database, run_ids: Sequence[int]) -> dict[int, list[StepAttempt]]:
+    """Return run id -> its attempts in the order they began, in one query."""
+    query = (
+        sa.select(StepAttempt)
+        .where(StepAttempt.run_id.in_(run_ids))
+        .order_by(StepAttempt.run_id, StepAttempt.position, StepAttempt.attempt)
+    )
+    found: dict[int, list[StepAttempt]] = {run_id: [] for run_id in run_ids}
+    for attempt in database.read(lambda c: fetch(c, query)) if run_ids else ():
+        found[attempt.run_id].append(attempt)
+    return found
+
+
+def last_attempt(database: Database, run_id: int) -> StepAttempt | None:
+    """Return the attempt that the run began last: the current one."""
+    query = (
+        sa.select(StepAttempt)
+        .where(StepAttempt.run_id == run_id)
+        .order_by(StepAttempt.position.desc(), StepAttempt.attempt.desc())
+        .limit(1)
+    )
+    found = database.read(lambda c: fetch(c, query))
+    return found[0] if found else None
+
+
+def ask_abort(database: Database, run_id: int, by: str | None) -> bool:
+    """Note, without a lock, that a run is to end; False if it ended or was asked before."""
+    query = (
+        sa.update(StepRun)
+        .where(
+            StepRun.id == run_id,
+            StepRun.finished_at.is_(None),
+            StepRun.abort_requested_at.is_(None),
+        )
+        .values(abort_requested_at=types.utcnow(), abort_requested_by=by)
+    )
+    return database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True) == 1

@@ -1,0 +1,132 @@
+"""What the loops look for: due waits, orphaned locks, gaps. Rows are copied out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from deploysteps import states
+from deploysteps.db.engine import Database
+from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.db.runs import WAITING
+from deploysteps.db.transitions import Key
+
+_A, _N, _R, _H = table(StepAttempt), table(Node), table(StepRun), table(NodeHistory)
+
+
+class Due(NamedTuple):
+    """A waiting attempt that wants to be looked at."""
+
+    node_id: int
+    key: Key
+    due_at: datetime.datetime
+
+
+def due(database: Database, conductor: str, until: datetime.datetime, limit: int) -> list[Due]:
+    """Return the waiting attempts of a conductor that are due, the earliest first."""
+    query = (
+        sa.select(_A.c.node_id, _A.c.run_id, _A.c.position, _A.c.attempt, _A.c.due_at)
+        .where(_A.c.owner.in_(("agent", "poller", "timer")), _A.c.due_at <= until)
+        .where(_A.c.conductor == conductor, _A.c.state == WAITING)
+        .order_by(_A.c.due_at)
+        .limit(limit)
+    )
+    rows = database.read(lambda c: list(c.execute(query).all()))
+    return [Due(row[0], Key(*row[1:4]), row[4]) for row in rows]
+
+
+class Orphan(NamedTuple):
+    """A node whose lock, or whose state, nobody looks after."""
+
+    node_id: int
+    uuid: str
+    state: str
+    holder: str | None
+    token: str | None
+    since: datetime.datetime | None
+
+
+_ORPHAN = (
+    _N.c.id,
+    _N.c.uuid,
+    _N.c.provision_state,
+    _N.c.reservation,
+    _N.c.lock_token,
+    _N.c.locked_at,
+)
+
+
+def locked_nodes(database: Database) -> list[Orphan]:
+    """Return every locked node with its holder."""
+    query = sa.select(*_ORPHAN).where(_N.c.reservation.is_not(None))
+    return [Orphan(*row) for row in database.read(lambda c: list(c.execute(query).all()))]
+
+
+def gaps(database: Database, quiet_since: datetime.datetime) -> list[Orphan]:
+    """Return unlocked nodes in states that somebody ought to be at work in.
+
+    :param quiet_since: only what was not touched since then, so that a node
+        between two operations is left alone.
+    """
+    transient = sa.and_(
+        _N.c.provision_state.in_(sorted(states.TRANSIENT_STATES)), _N.c.reservation.is_(None)
+    )
+    waits = sa.select(sa.literal(1)).where(_A.c.run_id == _N.c.run_id, _A.c.state == WAITING)
+    lost_wait = sa.and_(
+        _N.c.provision_state.in_(sorted(states.WAIT_STATES)),
+        _N.c.reservation.is_(None),
+        ~waits.exists(),
+    )
+    touched = sa.func.coalesce(_N.c.updated_at, _N.c.created_at)
+    query = sa.select(*_ORPHAN).where(sa.or_(transient, lost_wait), touched <= quiet_since)
+    return [Orphan(*row) for row in database.read(lambda c: list(c.execute(query).all()))]
+
+
+def foreign_waits(database: Database, conductor: str, alive: Collection[str]) -> list[Due]:
+    """Return the waiting attempts of conductors that are gone."""
+    query = (
+        sa.select(_A.c.node_id, _A.c.run_id, _A.c.position, _A.c.attempt, _A.c.due_at)
+        .where(_A.c.owner.in_(("agent", "poller", "timer")), _A.c.state == WAITING)
+        .where(_A.c.conductor.not_in([*alive, conductor]))
+    )
+    rows = database.read(lambda c: list(c.execute(query).all()))
+    return [Due(row[0], Key(*row[1:4]), row[4]) for row in rows]
+
+
+def take_wait(database: Database, key: Key, conductor: str) -> None:
+    """Make a conductor the one that looks after a waiting attempt."""
+    query = (
+        sa.update(_A)
+        .where(_A.c.run_id == key.run_id, _A.c.position == key.position)
+        .where(_A.c.attempt == key.attempt, _A.c.state == WAITING)
+        .values(conductor=conductor)
+    )
+    database.write(lambda c: c.execute(query) and None, happened=lambda c: True)
+
+
+def prune_runs(database: Database, keep: int) -> int:
+    """Remove the oldest ended runs of nodes that have more than ``keep``."""
+    return _prune(database, _R, keep, _R.c.finished_at.is_not(None))
+
+
+def prune_history(database: Database, keep: int) -> int:
+    """Remove the oldest history entries of nodes that have more than ``keep``."""
+    return _prune(database, _H, keep, sa.true())
+
+
+def _prune(database: Database, rows: sa.Table, keep: int, old: Any) -> int:
+    if not keep:
+        return 0
+    crowded = sa.select(rows.c.node_id).group_by(rows.c.node_id).having(sa.func.count() > keep)
+    node_ids = database.read(lambda c: list(c.execute(crowded).scalars()))
+    return sum(_prune_one(database, rows, node_id, keep, old) for node_id in node_ids)
+
+
+def _prune_one(database: Database, rows: sa.Table, node_id: int, keep: int, old: Any) -> int:
+    newest = sa.select(rows.c.id).where(rows.c.node_id == node_id).order_by(rows.c.id.desc())
+    last = database.read(lambda c: c.execute(newest.offset(keep - 1).limit(1)).scalar())
+    gone = sa.delete(rows).where(rows.c.node_id == node_id, rows.c.id < last, old)
+    return int(database.write(lambda c: c.execute(gone).rowcount, happened=lambda c: True))

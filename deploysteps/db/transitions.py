@@ -1,0 +1,240 @@
+"""The statements that accompany a fenced write: runs, attempts, history."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from deploysteps.db import types
+from deploysteps.db.engine import Database
+from deploysteps.db.locks import Also
+from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.db.runs import FINISHED, RUNNING, WAITING
+
+_ATTEMPT = table(StepAttempt)
+_RUN = table(StepRun)
+_NODE = table(Node)
+_INSERT_ATTEMPT = sa.insert(_ATTEMPT)
+_INSERT_HISTORY = sa.insert(table(NodeHistory))
+
+
+class Key(NamedTuple):
+    """What names an attempt for ever."""
+
+    run_id: int
+    position: int
+    attempt: int
+
+
+def key_of(attempt: StepAttempt) -> Key:
+    """Return an attempt's name."""
+    return Key(attempt.run_id, attempt.position, attempt.attempt)
+
+
+def _where(statement: Any) -> Any:
+    return statement.where(
+        _ATTEMPT.c.run_id == sa.bindparam("k_run"),
+        _ATTEMPT.c.position == sa.bindparam("k_position"),
+        _ATTEMPT.c.attempt == sa.bindparam("k_attempt"),
+    )
+
+
+def _named(key: Key) -> dict[str, Any]:
+    return {"k_run": key.run_id, "k_position": key.position, "k_attempt": key.attempt}
+
+
+def _bound(*names: str) -> dict[str, Any]:
+    return {name: sa.bindparam(f"v_{name}", type_=_ATTEMPT.c[name].type) for name in names}
+
+
+_NO_WAIT: dict[str, Any] = {
+    "owner": None,
+    "due_at": None,
+    "deadline_at": None,
+    "signal": None,
+    "signal_detail": None,
+    "poll": None,
+    "reenter": False,
+}
+
+_FINISH = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state != FINISHED)
+_FINISH_RUNNING = _FINISH.values(
+    state=FINISHED, **_bound("finished_at", "outcome", "error", "evidence")
+)
+_FINISH_WAITING = _FINISH.values(
+    state=FINISHED, **_bound("finished_at", "outcome", "error", "evidence"), **_NO_WAIT
+)
+_WAIT_COLUMNS = ("owner", "reenter", "waiting_since", "due_at", "deadline_at", "poll")
+_BEGIN_RUNNING = (
+    *Key._fields,
+    "node_id",
+    "interface",
+    "step",
+    "step_id",
+    "state",
+    "conductor",
+    "started_at",
+)
+_BEGIN_WAITING = (*_BEGIN_RUNNING, *_WAIT_COLUMNS)
+_WAIT = _FINISH.values(state=WAITING, signal=None, signal_detail=None, **_bound(*_WAIT_COLUMNS))
+_UNSIGNALLED = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal == "beat")
+_REARM = (
+    _where(sa.update(_ATTEMPT))
+    .where(_ATTEMPT.c.state == WAITING, _UNSIGNALLED)
+    .values(signal=None, signal_detail=None, **_bound("due_at", "poll", "evidence"))
+)
+_ENTER = (
+    _where(sa.update(_ATTEMPT))
+    .where(_ATTEMPT.c.state == WAITING)
+    .values(state=RUNNING, conductor=sa.bindparam("v_conductor"), **_NO_WAIT)
+)
+_SIGNAL = (
+    _where(sa.update(_ATTEMPT))
+    .where(_ATTEMPT.c.state == WAITING, _UNSIGNALLED)
+    .values(**_bound("signal", "signal_detail", "due_at"))
+)
+
+
+_HOLD_RUN = (
+    sa.update(_RUN)
+    .where(_RUN.c.id == sa.bindparam("k_run"), _RUN.c.abort_requested_at.is_(None))
+    .values(finished_at=None)
+)
+_END_RUN = (
+    sa.update(_RUN)
+    .where(_RUN.c.id == sa.bindparam("k_run"), _RUN.c.finished_at.is_(None))
+    .values(
+        finished_at=sa.bindparam("v_finished_at", type_=types.Utc()),
+        outcome=sa.bindparam("v_outcome"),
+        error=sa.bindparam("v_error", type_=types.LongText()),
+    )
+)
+_END_RUN_UNLESS_ABORT = _END_RUN.where(_RUN.c.abort_requested_at.is_(None))
+
+
+def begin(attempt: StepAttempt) -> Also:
+    """Insert an attempt that runs now, or that waits first (a retry's pause)."""
+    columns = _BEGIN_RUNNING if attempt.owner is None else _BEGIN_WAITING
+    return Also(_INSERT_ATTEMPT, {name: getattr(attempt, name) for name in columns})
+
+
+def finish(
+    key: Key,
+    outcome: str,
+    now: datetime.datetime,
+    *,
+    waited: bool,
+    error: str | None = None,
+    evidence: Mapping[str, Any] | None = None,
+) -> Also:
+    """End an attempt that has not ended."""
+    values = {
+        "v_finished_at": now,
+        "v_outcome": outcome,
+        "v_error": error,
+        "v_evidence": dict(evidence) if evidence else None,
+        **_named(key),
+    }
+    return Also(_FINISH_WAITING if waited else _FINISH_RUNNING, values, must=True)
+
+
+def wait(key: Key, values: Mapping[str, Any]) -> Also:
+    """Let an attempt wait; ``values`` has ``owner``, ``due_at`` and so on."""
+    bound = {f"v_{name}": values.get(name) for name in _WAIT_COLUMNS}
+    return Also(_WAIT, {**bound, **_named(key)}, must=True)
+
+
+def rearm(
+    key: Key,
+    due_at: datetime.datetime | None,
+    poll: Mapping[str, Any] | None,
+    evidence: Mapping[str, Any] | None,
+) -> Also:
+    """Let a waiting attempt go on waiting until ``due_at``."""
+    values = {
+        "v_due_at": due_at,
+        "v_poll": dict(poll) if poll else None,
+        "v_evidence": dict(evidence) if evidence else None,
+        **_named(key),
+    }
+    return Also(_REARM, values, must=True)
+
+
+def enter(key: Key, conductor: str) -> Also:
+    """Let a waiting attempt run (again)."""
+    return Also(_ENTER, {"v_conductor": conductor, **_named(key)}, must=True)
+
+
+def signal(key: Key, kind: str, detail: str | None = None) -> Also:
+    """Say of a waiting attempt that it is done, failed, or that a beat came."""
+    values = {"v_signal": kind, "v_signal_detail": detail, "v_due_at": types.utcnow()}
+    return Also(_SIGNAL, {**values, **_named(key)}, must=True)
+
+
+def send_signal(database: Database, key: Key, kind: str, detail: str | None = None) -> bool:
+    """Write a signal without a lock; False when nothing waits for it."""
+    sent = signal(key, kind, detail)
+    return (
+        database.write(
+            lambda c: c.execute(sent.statement, sent.values).rowcount, happened=lambda c: True
+        )
+        == 1
+    )
+
+
+def start_run(
+    connection: sa.Connection,
+    *,
+    node_id: int,
+    flow: str,
+    plan: list[dict[str, Any]],
+    requested_by: str | None,
+    now: datetime.datetime,
+) -> tuple[int, str]:
+    """Insert a run and return its row id and uuid."""
+    uuid = str(uuid4())
+    result = connection.execute(
+        sa.insert(_RUN).values(
+            uuid=uuid,
+            node_id=node_id,
+            flow=flow,
+            plan=plan,
+            requested_by=requested_by,
+            started_at=now,
+        )
+    )
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0]), uuid
+
+
+def set_current_run(node_id: int, run_id: int) -> sa.Update:
+    """Return the UPDATE that makes a run the node's current one."""
+    return sa.update(_NODE).where(_NODE.c.id == node_id).values(run_id=run_id)
+
+
+def unless_abort(run_id: int) -> Also:
+    """Hold the run's row, so that an abort comes before this write or after it."""
+    return Also(_HOLD_RUN, {"k_run": run_id}, must=True)
+
+
+def save_plan(run_id: int, plan: list[dict[str, Any]]) -> Also:
+    """Keep a plan that changed in flight."""
+    return Also(sa.update(_RUN).where(_RUN.c.id == run_id), {"plan": plan})
+
+
+def end_run(
+    run_id: int, outcome: str, error: str | None, now: datetime.datetime, *, good: bool
+) -> Also:
+    """End a run that has not ended; a good end gives way to an abort asked for."""
+    values = {"k_run": run_id, "v_finished_at": now, "v_outcome": outcome, "v_error": error}
+    return Also(_END_RUN_UNLESS_ABORT if good else _END_RUN, values, must=True)
+
+
+def history(row: Mapping[str, Any]) -> Also:
+    """Insert a history entry."""
+    return Also(_INSERT_HISTORY, dict(row))

@@ -1,0 +1,115 @@
+"""Column types that behave the same on SQLite, PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import marshal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+
+
+def utcnow() -> datetime.datetime:
+    """Return the present time, aware, in UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def scrub(text: str) -> str:
+    """Return the text without what a database refuses: NUL and lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def encode(value: Any) -> str:
+    """Return JSON text, ASCII only: every text survives every database."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def fingerprint(value: Any) -> bytes:
+    """Return bytes that differ when a JSON value differs, types included.
+
+    ``1``, ``1.0`` and ``True`` are equal in Python and not in JSON, so
+    comparing values would lose changes. Much cheaper than JSON text.
+    """
+    try:
+        return marshal.dumps(value, 2)
+    except ValueError:  # a subclass of a plain type, e.g. an enum of texts
+        return encode(value).encode()
+
+
+class Json(sa.types.TypeDecorator[Any]):
+    """A JSON value in a text column; ``None`` is SQL NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """MariaDB's TEXT ends at 64 KiB; take the long one."""
+        return dialect.type_descriptor(
+            mysql.LONGTEXT() if dialect.name in ("mysql", "mariadb") else sa.Text()
+        )
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Encode on the way in."""
+        return None if value is None else encode(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Decode on the way out."""
+        return None if value is None else json.loads(value)
+
+
+class LongText(sa.types.TypeDecorator[str]):
+    """Text of any length that a database can hold, scrubbed."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """As :meth:`Json.load_dialect_impl`."""
+        return dialect.type_descriptor(
+            mysql.LONGTEXT() if dialect.name in ("mysql", "mariadb") else sa.Text()
+        )
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Scrub on the way in."""
+        return None if value is None else scrub(value)
+
+
+class Utc(sa.types.TypeDecorator[datetime.datetime]):
+    """An aware time, stored as UTC with microseconds."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """MariaDB drops microseconds unless asked not to."""
+        return dialect.type_descriptor(
+            mysql.DATETIME(fsp=6) if dialect.name in ("mysql", "mariadb") else sa.DateTime()
+        )
+
+    def process_bind_param(
+        self, value: datetime.datetime | None, dialect: Dialect
+    ) -> datetime.datetime | None:
+        """Convert to naive UTC; a naive value is taken as UTC."""
+        if value is None or value.tzinfo is None:
+            return value
+        return value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+    def process_result_value(
+        self, value: datetime.datetime | None, dialect: Dialect
+    ) -> datetime.datetime | None:
+        """Make it aware again."""
+        return None if value is None else value.replace(tzinfo=datetime.UTC)
+
+
+def timestamp(value: datetime.datetime | None) -> str | None:
+    """Return ISO 8601 with microseconds and offset, as the API shows times."""
+    if value is None:
+        return None
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    return value.isoformat(timespec="microseconds")

@@ -1,0 +1,1 @@
+"""Hardware: what a driver is, how one is found, and those that come along."""

@@ -1,0 +1,53 @@
+"""What a driver author imports.
+
+::
+
+    from deploysteps import states
+    from deploysteps.drivers import base
+
+    class MyBIOS(base.BIOSInterface):
+        @base.deploy_step(priority=90)
+        def enable_sriov(self, task):
+            ...
+"""
+
+from deploysteps.drivers.args import validate_step_args
+from deploysteps.drivers.contract import BaseInterface, overrides_check_step
+from deploysteps.drivers.declare import deploy_step
+from deploysteps.drivers.interfaces import (
+    INTERFACES,
+    BIOSInterface,
+    BootInterface,
+    ConsoleInterface,
+    DeployInterface,
+    FirmwareInterface,
+    InspectInterface,
+    ManagementInterface,
+    NetworkInterface,
+    PowerInterface,
+    RAIDInterface,
+    RescueInterface,
+    StorageInterface,
+    VendorInterface,
+)
+
+__all__ = [
+    "INTERFACES",
+    "BIOSInterface",
+    "BaseInterface",
+    "BootInterface",
+    "ConsoleInterface",
+    "DeployInterface",
+    "FirmwareInterface",
+    "InspectInterface",
+    "ManagementInterface",
+    "NetworkInterface",
+    "PowerInterface",
+    "RAIDInterface",
+    "RescueInterface",
+    "StorageInterface",
+    "VendorInterface",
+    "deploy_step",
+    "overrides_check_step",
+    "validate_step_args",
+]

@@ -1,0 +1,262 @@
+"""Fake interfaces with steps of every kind.
+
+Only ``deploy.deploy`` runs by itself; the others have priority 0 and run when
+a request or a setting gives them another one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from deploysteps import exceptions, protocols, states
+from deploysteps.drivers import interfaces, raid_schema
+from deploysteps.drivers.declare import deploy_step
+from deploysteps.drivers.fake_base import Fake
+
+_SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400}
+_TIMES = {"type": "integer", "minimum": 0, "maximum": 1000}
+
+
+def _argument(description: str, **more: Any) -> dict[str, Any]:
+    return {"description": description, **more}
+
+
+class _Polled(Fake):
+    """Has steps that go on for some seconds and are then found done."""
+
+    def begin(self, task: protocols.Task, method: str, seconds: float) -> str:
+        """Start what :meth:`check_step` finds done after ``seconds``."""
+        self.act(task, method)
+        return states.wait(states.DEPLOYWAIT, poll=min(seconds / 4, 1), at_most=5)
+
+    def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
+        """Tell whether the step's argument ``seconds`` have passed."""
+        self.act(task, "check_step")
+        seconds = (step.get("args") or {}).get("seconds", 0)
+        begun = task.step_started_at
+        if begun is None or _now() - begun >= datetime.timedelta(seconds=seconds):
+            return states.StepStatus.DONE
+        return states.StepStatus.RUNNING
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+class FakeDeploy(_Polled, interfaces.DeployInterface):
+    """Deploys nothing, in one big step or in steps of every kind."""
+
+    def prepare(self, task: protocols.Task) -> None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "prepare")
+
+    def clean_up(self, task: protocols.Task) -> None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "clean_up")
+
+    def tear_down(self, task: protocols.Task) -> str | None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "tear_down")
+        return states.DELETED
+
+    def take_over(self, task: protocols.Task) -> None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "take_over")
+
+    @deploy_step(priority=100)
+    def deploy(self, task: protocols.Task) -> None:
+        """Deploy in one big step."""
+        self.act(task, "deploy")
+
+    @deploy_step(priority=0)
+    def wait_for_agent(self, task: protocols.Task) -> str:
+        """Wait until the machine's agent beats."""
+        self.act(task, "wait_for_agent")
+        return states.DEPLOYWAIT
+
+    @deploy_step(priority=0, abortable=False)
+    def wait_unabortable(self, task: protocols.Task) -> str:
+        """Wait until the machine's agent beats; an abort waits too."""
+        self.act(task, "wait_unabortable")
+        return states.DEPLOYWAIT
+
+    @deploy_step(
+        priority=0,
+        argsinfo={"seconds": _argument("how long it goes on", schema=_SECONDS)},
+    )
+    def poll(self, task: protocols.Task, seconds: float = 2) -> str:
+        """Go on elsewhere; the conductor looks from time to time."""
+        return self.begin(task, "poll", seconds)
+
+    @deploy_step(priority=0, repeatable=True)
+    def repeat(self, task: protocols.Task) -> None:
+        """Run at once; a crash in the middle of it runs it again."""
+        self.act(task, "repeat")
+
+    @deploy_step(
+        priority=0,
+        argsinfo={"failures": _argument("how often it fails first", schema=_TIMES)},
+        repeatable=True,
+        retries=3,
+        retry_delay=1,
+    )
+    def retry(self, task: protocols.Task, failures: int = 2) -> None:
+        """Fail some times and then work."""
+        self.act(task, "retry")
+        failed = self.count(task, "retry", failures)
+        if failed is not None:
+            raise exceptions.DeployStepFailed(f"failure {failed} of {failures}")
+
+    @deploy_step(
+        priority=0,
+        argsinfo={
+            "times": _argument("how often it is not ready first", schema=_TIMES),
+            "after": _argument("seconds before it is entered again", schema=_SECONDS),
+        },
+        repeatable=True,
+    )
+    def not_ready(self, task: protocols.Task, times: int = 2, after: float = 1) -> None:
+        """Be entered again until it is ready."""
+        self.act(task, "not_ready")
+        waited = self.count(task, "not_ready", times)
+        if waited is not None:
+            raise exceptions.StepNotReady(f"time {waited} of {times}", after=after)
+
+
+class FakeBIOS(Fake, interfaces.BIOSInterface):
+    """Settings that are kept with the node."""
+
+    @deploy_step(
+        priority=0,
+        argsinfo={
+            "settings": _argument(
+                "the settings to write",
+                required=True,
+                schema={
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": {"type": "string", "minLength": 1},
+                            "value": {"type": ["string", "integer", "boolean"]},
+                        },
+                        "required": ["name", "value"],
+                        "additionalProperties": False,
+                    },
+                },
+            )
+        },
+        repeatable=True,
+    )
+    def apply_configuration(self, task: protocols.Task, settings: Any) -> None:
+        """Keep the settings."""
+        self.act(task, "apply_configuration")
+        kept = dict(task.node.driver_internal_info.get("fake_bios", {}))
+        kept.update({setting["name"]: setting["value"] for setting in settings})
+        task.node.set_driver_internal_info("fake_bios", kept)
+
+    @deploy_step(priority=0, repeatable=True)
+    def factory_reset(self, task: protocols.Task) -> None:
+        """Forget the settings."""
+        self.act(task, "factory_reset")
+        task.node.del_driver_internal_info("fake_bios")
+
+    def cache_bios_settings(self, task: protocols.Task) -> None:
+        """Nothing to read."""
+
+
+class FakeRAID(Fake, interfaces.RAIDInterface):
+    """Logical disks that are kept with the node."""
+
+    @deploy_step(
+        priority=0,
+        argsinfo={
+            "raid_config": _argument(
+                "the logical disks to make", required=True, schema=raid_schema.SCHEMA
+            ),
+            "create_root_volume": _argument("make the root volume", schema={"type": "boolean"}),
+            "create_nonroot_volumes": _argument("make the others", schema={"type": "boolean"}),
+            "delete_existing": _argument("remove what is there", schema={"type": "boolean"}),
+        },
+    )
+    def apply_configuration(
+        self,
+        task: protocols.Task,
+        raid_config: Mapping[str, Any],
+        create_root_volume: bool = True,
+        create_nonroot_volumes: bool = True,
+        delete_existing: bool = True,
+    ) -> None:
+        """Keep the logical disks."""
+        self.act(task, "apply_configuration")
+        wanted = {True: create_root_volume, False: create_nonroot_volumes}
+        kept = [] if delete_existing else task.node.driver_internal_info.get("fake_raid", [])
+        made = [
+            disk
+            for disk in raid_config["logical_disks"]
+            if wanted[disk.get("is_root_volume", False)]
+        ]
+        task.node.set_driver_internal_info("fake_raid", [*kept, *made])
+
+    @deploy_step(priority=0)
+    def delete_configuration(self, task: protocols.Task) -> None:
+        """Forget the logical disks."""
+        self.act(task, "delete_configuration")
+        task.node.del_driver_internal_info("fake_raid")
+
+
+class FakeFirmware(_Polled, interfaces.FirmwareInterface):
+    """Updates that take a while."""
+
+    @deploy_step(
+        priority=0,
+        argsinfo={
+            "settings": _argument(
+                "the components to update",
+                required=True,
+                schema={
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "component": {"type": "string", "minLength": 1},
+                            "url": {"type": "string", "minLength": 1},
+                            "wait": {"type": "integer", "minimum": 0},
+                        },
+                        "required": ["component", "url"],
+                        "additionalProperties": False,
+                    },
+                },
+            ),
+            "seconds": _argument("how long it goes on", schema=_SECONDS),
+        },
+        abortable=False,
+        timeout=3600,
+    )
+    def update(self, task: protocols.Task, settings: Any, seconds: float = 2) -> str:
+        """Go on elsewhere; the conductor looks from time to time."""
+        return self.begin(task, "update", seconds)
+
+    def cache_firmware_components(self, task: protocols.Task) -> None:
+        """Nothing to read."""
+
+
+class FakeVendor(Fake, interfaces.VendorInterface):
+    """Takes a message."""
+
+    @deploy_step(
+        priority=0,
+        argsinfo={
+            "message": _argument("what to say", required=True, schema={"type": "string"}),
+            "password": _argument("a secret to say it with", secret=True),
+        },
+    )
+    def echo(self, task: protocols.Task, message: str, password: Any = None) -> None:
+        """Keep the message, and whether there was a secret."""
+        self.act(task, "echo")
+        task.node.set_driver_internal_info(
+            "fake_echo", {"message": message, "with_password": password is not None}
+        )

@@ -1,0 +1,147 @@
+"""For tests of drivers: run a step without hardware, database or conductor.
+
+::
+
+    def test_sriov():
+        task = testing.FakeTask(MyBIOS(), driver_info={"address": "10.0.0.1"})
+        assert testing.run_step(task, "enable_sriov", {"port": 3}) is None
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import types
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from deploysteps import exceptions, protocols, states, steps
+from deploysteps.drivers import args as step_args
+from deploysteps.drivers.contract import BaseInterface
+
+
+@dataclasses.dataclass
+class FakeNode:
+    """A node that is kept nowhere."""
+
+    uuid: str = dataclasses.field(default_factory=lambda: str(uuid.uuid4()))
+    name: str | None = None
+    driver: str = "fake-hardware"
+    provision_state: str = states.DEPLOYING
+    target_provision_state: str | None = states.ACTIVE
+    power_state: str | None = None
+    target_power_state: str | None = None
+    maintenance: bool = False
+    maintenance_reason: str | None = None
+    last_error: str | None = None
+    instance_uuid: str | None = None
+    instance_info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    driver_info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    driver_internal_info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    properties: dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    deploy_step: dict[str, Any] | None = None
+    saves: int = 0
+    """How often :meth:`save` was called."""
+
+    def save(self) -> None:
+        """Count."""
+        self.saves += 1
+
+    def refresh(self) -> None:
+        """Nothing was kept, so nothing is read."""
+
+    def set_driver_internal_info(self, key: str, value: Any) -> None:
+        """Set one key of ``driver_internal_info``."""
+        self.driver_internal_info[key] = value
+
+    def del_driver_internal_info(self, key: str, default_value: Any = None) -> Any:
+        """Remove one key and return its value, or ``default_value``."""
+        return self.driver_internal_info.pop(key, default_value)
+
+    def timestamp_driver_internal_info(self, key: str) -> None:
+        """Set a key to the present time."""
+        self.driver_internal_info[key] = datetime.datetime.now(datetime.UTC).isoformat()
+
+
+class FakeTask:
+    """A task on a :class:`FakeNode` with some interfaces.
+
+    :param interfaces: what ``task.driver`` has.
+    :param node: keyword arguments of the node, such as ``driver_info``.
+    """
+
+    def __init__(self, *interfaces: BaseInterface, **node: Any) -> None:
+        """See the class."""
+        self.context: Any = None
+        self.shared = False
+        self.purpose = "test"
+        self.step_started_at: datetime.datetime | None = datetime.datetime.now(datetime.UTC)
+        self.waiting_step: dict[str, Any] | None = None
+        self.node: protocols.Node = FakeNode(**node)
+        self.driver: Any = types.SimpleNamespace(
+            **{str(interface.interface_type): interface for interface in interfaces}
+        )
+        self.ports: Sequence[protocols.Port] = ()
+        self.events: list[tuple[Any, ...]] = []
+        """What the driver asked the task for: name and arguments of the calls."""
+
+    def upgrade_lock(self, purpose: str | None = None) -> None:
+        """Note the call."""
+        self.shared = False
+
+    def process_event(self, event: str, target_state: str | None = None) -> None:
+        """Note the event."""
+        self.events.append(("process_event", event))
+
+    def complete_step(self) -> None:
+        """Note that the waiting step is done."""
+        self.events.append(("complete_step",))
+
+    def fail_step(self, why: str) -> None:
+        """Note that the waiting step failed."""
+        self.events.append(("fail_step", why))
+
+    def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Note what is to run later; it does not run."""
+        self.events.append(("spawn_after", call, args, kwargs))
+
+    def release_resources(self) -> None:
+        """Note the call."""
+        self.events.append(("release_resources",))
+
+
+def run_step(
+    task: FakeTask,
+    name: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    flow: steps.StepFlow = steps.DEPLOY,
+) -> str | None:
+    """Run a step as the engine does: check its arguments, run it, check its answer.
+
+    :param name: the step's name, or ``<interface>.<step>``.
+    :returns: None (done) or the wait state.
+    :raises InvalidParameterValue: when the arguments are not what it declares.
+    :raises Exception: what the step raises, and the flow's error for an answer
+        that is neither None nor the flow's wait state.
+    """
+    owner, step = _find(task, name, flow)
+    label = f"{step['interface']}.{step['step']}"
+    step_args.validate_step_args(step["argsinfo"], args, step=label)
+    answer = getattr(owner, flow.execute)(task, {**step, "args": copy.deepcopy(dict(args or {}))})
+    if answer is None or (isinstance(answer, str) and answer == flow.waiting):
+        return answer
+    raise flow.error(
+        f"{label} returned a {type(answer).__name__}; it must return None or {flow.waiting!r}"
+    )
+
+
+def _find(task: FakeTask, name: str, flow: steps.StepFlow) -> tuple[BaseInterface, steps.StepDict]:
+    for owner in vars(task.driver).values():
+        for step in getattr(owner, flow.collect)(task):
+            if name in (step["step"], f"{step['interface']}.{step['step']}"):
+                return owner, step
+    raise exceptions.InvalidParameterValue(f"there is no {flow.name} step {name!r}")

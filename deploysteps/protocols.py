@@ -1,0 +1,108 @@
+"""What a driver may rely on: the shapes of ``task`` and ``task.node``.
+
+Drivers import these for annotations; the conductor's own classes fit them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Node(Protocol):
+    """A node as a driver sees it. Changes are kept by :meth:`save`."""
+
+    uuid: str
+    name: str | None
+    driver: str
+    provision_state: str
+    target_provision_state: str | None
+    power_state: str | None
+    target_power_state: str | None
+    maintenance: bool
+    maintenance_reason: str | None
+    last_error: str | None
+    instance_uuid: str | None
+    instance_info: dict[str, Any]
+    driver_info: dict[str, Any]
+    properties: dict[str, Any]
+    extra: dict[str, Any]
+    deploy_step: dict[str, Any] | None
+
+    @property
+    def driver_internal_info(self) -> dict[str, Any]:
+        """What drivers and the engine remember; also shows the step list."""
+
+    @driver_internal_info.setter
+    def driver_internal_info(self, value: dict[str, Any]) -> None: ...
+
+    def save(self) -> None:
+        """Write what changed, nested changes included, under the task's lock.
+
+        :raises LockLost: when the lock was taken away; nothing was written.
+        """
+
+    def refresh(self) -> None:
+        """Read the row again; changes that were not saved are dropped."""
+
+    def set_driver_internal_info(self, key: str, value: Any) -> None:
+        """Set one key of ``driver_internal_info``."""
+
+    def del_driver_internal_info(self, key: str, default_value: Any = None) -> Any:
+        """Remove one key and return its value, or ``default_value``."""
+
+    def timestamp_driver_internal_info(self, key: str) -> None:
+        """Set a key to the present time (ISO 8601, UTC)."""
+
+
+class Port(Protocol):
+    """A network port of a node."""
+
+    uuid: str
+    address: str
+    extra: dict[str, Any]
+    local_link_connection: dict[str, Any]
+    pxe_enabled: bool
+
+
+class Task(Protocol):
+    """One unit of work on one node: the lock, the node and its driver."""
+
+    context: Any
+    shared: bool
+    purpose: str
+    step_started_at: datetime.datetime | None
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+
+    @property
+    def driver(self) -> Any:
+        """The node's interfaces, by type: ``task.driver.power`` and so on."""
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """The node's ports; read once."""
+
+    def upgrade_lock(self, purpose: str | None = None) -> None:
+        """Turn a shared lock into an exclusive one and re-read the node."""
+
+    def process_event(self, event: str, target_state: str | None = None) -> None:
+        """Move the node's state by the table; an ending is a whole ending."""
+
+    def complete_step(self) -> None:
+        """The step that waited when this task began is done; go on.
+
+        A second call, a late or a wrong one is recorded and changes nothing.
+        """
+
+    def fail_step(self, why: str) -> None:
+        """The step that waited when this task began failed; end the run."""
+
+    def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Run ``call`` in a worker, with the lock, once this block ends."""
+
+    def release_resources(self) -> None:
+        """Free the lock; a second call does nothing."""

@@ -1,0 +1,191 @@
+"""The root command: help, JSON, exit codes, one line for every error."""
+
+import json
+import socket
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from deploysteps import exceptions
+from deploysteps.cli import app
+from deploysteps.cli.errors import MEANINGS, CommandError, ExitCode, code_of_status
+
+
+def every_command(group=app.cli, path=()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = [pytest.param(path, command, id=" ".join(path)) for path, command in every_command()]
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_every_command_has_help_and_json(path, command):
+    result = CliRunner().invoke(app.cli, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output
+    assert command.help and command.help.strip().splitlines()[0].endswith((".", ":"))
+
+
+def test_the_commands_of_the_issue_are_there():
+    names = {" ".join(path) for path, _ in every_command()}
+    assert names >= {
+        "serve",
+        "db upgrade",
+        "db downgrade",
+        "db version",
+        *(f"node {verb}" for verb in ("create", "list", "show", "deploy", "watch", "runs")),
+        *(f"node {verb}" for verb in ("manage", "provide", "undeploy", "rebuild", "abort")),
+        *(f"node {verb}" for verb in ("steps", "power", "maintenance", "delete", "validate")),
+        "port create",
+        "port list",
+        "driver list",
+        "conductor list",
+        "steps list",
+        "demo",
+        "config sample",
+        "config check",
+    }
+
+
+def test_the_help_tells_every_exit_code():
+    told = " ".join(CliRunner().invoke(app.cli, ["--help"]).output.split())
+    for code, meaning in MEANINGS.items():
+        assert f"{code:d} {meaning}" in told
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def test_without_a_command_it_helps():
+    result = CliRunner().invoke(app.cli, [])
+    assert result.exit_code == ExitCode.USAGE
+    assert "node" in result.stderr and "serve" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["nod"], "Did you mean"),
+        (["node", "lst"], "see `deploysteps node --help`"),
+        (["node", "show"], "Missing argument 'NODE'"),
+        (["node", "create"], "--driver"),
+        (["node", "power", "n", "sideways"], "sideways"),
+        (["node", "list", "--limit", "0"], "--limit"),
+    ],
+)
+def test_wrong_usage_is_one_line(failing, args, told):
+    code, line = failing(*args)
+    assert code == ExitCode.USAGE
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, 2), (404, 3), (405, 2), (406, 2), (409, 4), (413, 2), (500, 1), (503, 4)],
+)
+def test_each_status_has_its_code(stub, failing, status, code):
+    stub.on_error("GET", "/v1/nodes/x", status, "some\nwords \x1b[31mred")
+    found, line = failing("node", "show", "x")
+    assert found == code == code_of_status(status)
+    assert line == f"Error: some words  [31mred (HTTP {status})"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"<html>", "<html>"),
+        (b"", "Internal Server Error"),
+        ({"error_message": {"title": "T"}}, "T (HTTP 500)"),
+        ({"error_message": '{"description": "D"}'}, "D (HTTP 500)"),
+        ({"error_message": "no json"}, "no json"),
+        ([1], "[1]"),
+    ],
+)
+def test_any_form_of_error_has_words(stub, failing, body, told):
+    stub.on("GET", "/v1/nodes/x", body, status=500)
+    assert told in failing("node", "show", "x")[1]
+
+
+def test_a_service_that_is_not_there(failing):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"http://user:secret@127.0.0.1:{free.getsockname()[1]}"
+        code, line = failing("node", "list", env={"OS_ENDPOINT": endpoint})
+    assert code == ExitCode.UNREACHABLE
+    assert "deploysteps serve" in line and "secret" not in line
+
+
+@pytest.mark.parametrize("endpoint", ["ftp://x", "127.0.0.1:6385", "http://", "no", "x://u:pw@h"])
+def test_an_endpoint_that_is_none(failing, endpoint):
+    code, line = failing("--endpoint", endpoint, "node", "list")
+    assert code == ExitCode.USAGE
+    assert "OS_ENDPOINT" in line and "pw" not in line
+
+
+def test_an_answer_that_is_no_json(stub, failing):
+    stub.on("GET", "/v1/nodes/x", b"hello")
+    assert "no JSON" in failing("node", "show", "x")[1]
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+def test_the_endpoint_may_end_as_people_write_it(stub, run, made, ending):
+    stub.on("GET", "/v1/nodes/x", made.node())
+    result = run("node", "show", "x", env={"OS_ENDPOINT": stub.endpoint + ending})
+    assert result.exit_code == 0
+    assert stub.last("GET")["headers"]["X-OpenStack-Ironic-API-Version"] == "latest"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (CommandError("words"), 1, "words"),
+        (exceptions.ConfigurationError("bad option"), 6, "bad option"),
+        (exceptions.DatabaseVersionError("run upgrade"), 6, "run upgrade"),
+        (exceptions.DatabaseUnavailable("no database"), 5, "no database"),
+        (exceptions.DriverNotFound(driver_name="x"), 3, "x"),
+        (ZeroDivisionError("zero"), 1, "unexpected ZeroDivisionError: zero; run with --debug"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_each_error_has_its_code(failing, monkeypatch, raised, code, told):
+    def broken(self, *args, **kwargs):
+        raise raised
+
+    monkeypatch.setattr(app.Client, "get", broken)
+    found, line = failing("node", "show", "x")
+    assert found == code
+    assert told in line
+
+
+def test_debug_shows_where(run, monkeypatch):
+    def broken(self, *args, **kwargs):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(app.Client, "get", broken)
+    result = run("--debug", "node", "show", "x")
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr and "--debug" not in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(SystemExit(7), 7), (SystemExit(), 0), (SystemExit("x"), 1)]
+)
+def test_an_exit_is_passed_on(monkeypatch, raised, code):
+    assert app._tell(raised, debug=False) == code
+
+
+def test_a_reader_that_went_away_is_no_failure(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    assert app._tell(BrokenPipeError(), debug=False) == 0
+
+
+def test_json_goes_to_stdout_alone(stub, ok, made):
+    stub.on("GET", "/v1/nodes/x", made.node(name="ü"))
+    result = ok("node", "show", "x", "--json")
+    assert json.loads(result.stdout)["name"] == "ü"
+    assert result.stderr == ""

@@ -1,0 +1,363 @@
+import json
+
+import pytest
+
+from deploysteps import states, steps
+from deploysteps.cli import waiting
+from deploysteps.cli.errors import ExitCode
+
+UUID = "5d1a5b2c-6f1a-4b8a-9d51-000000000001"
+PROVISION = f"/v1/nodes/{UUID}/states/provision"
+
+
+@pytest.fixture
+def follows(stub):
+    """The node (called n) goes through these (node, run) pairs, one at each look."""
+
+    def script(*pairs):
+        for name in ("n", UUID):
+            stub.on("GET", f"/v1/nodes/{name}", *(node for node, _ in pairs))
+            stub.on(
+                "GET",
+                f"/v1/nodes/{name}/runs",
+                *({"runs": [run] if run else []} for _, run in pairs),
+            )
+
+    return script
+
+
+def test_create_sends_what_was_given_and_no_more(stub, ok, made):
+    stub.on("POST", "/v1/nodes", made.node("enroll"), status=201)
+    result = ok(
+        *("node", "create", "--driver", "fake-hardware", "--name", "node-1"),
+        *("--driver-info", "address=10.0.0.1", "--driver-info", "port=623"),
+        *("--property", "cpus=2", "--extra", "a=b=c", "--deploy-interface", "fake"),
+    )
+    assert stub.last("POST")["body"] == {
+        "driver": "fake-hardware",
+        "name": "node-1",
+        "driver_info": {"address": "10.0.0.1", "port": 623},
+        "properties": {"cpus": 2},
+        "extra": {"a": "b=c"},
+        "deploy_interface": "fake",
+    }
+    assert "enroll" in result.stdout and "links" not in result.stdout
+
+
+@pytest.mark.parametrize("kind", steps.INTERFACE_TYPES)
+def test_every_interface_can_be_named(stub, ok, made, kind):
+    stub.on("POST", "/v1/nodes", made.node(), status=201)
+    ok("node", "create", "--driver", "d", f"--{kind}-interface", "x")
+    assert stub.last("POST")["body"][f"{kind}_interface"] == "x"
+
+
+def test_a_pair_without_an_equals_sign_is_refused(failing):
+    code, line = failing("node", "create", "--driver", "d", "--extra", "oops")
+    assert (code, "key=value" in line) == (2, True)
+
+
+def test_list_follows_pages_wherever_the_links_point(stub, ok, made):
+    stub.on(
+        "GET",
+        "/v1/nodes",
+        {
+            "nodes": [made.node(name="a")],
+            "next": "https://public.example/v1/nodes?marker=m&limit=1",
+        },
+        {"nodes": [made.node(name="b", provision_state="deploy failed")]},
+    )
+    result = ok("node", "list", "--driver", "d", "--maintenance", "false")
+    assert stub.asked[0]["query"]["driver"] == "d"
+    assert stub.asked[0]["query"]["maintenance"] == "False"
+    assert stub.asked[1]["query"] == {"marker": "m", "limit": "1"}
+    head, *rows = result.stdout.splitlines()
+    assert head.split() == [
+        "UUID",
+        "NAME",
+        "DRIVER",
+        "PROVISION_STATE",
+        "POWER_STATE",
+        "MAINTENANCE",
+    ]
+    assert len(rows) == 2 and "deploy failed" in rows[1]
+
+
+def test_list_stops_at_the_limit(stub, ok, made):
+    page = {"nodes": [made.node()] * 2, "next": "http://x/v1/nodes?marker=m"}
+    stub.on("GET", "/v1/nodes", page)
+    result = ok("node", "list", "--limit", "2", "--json")
+    assert len(json.loads(result.stdout)) == 2 and len(stub.asked) == 1
+
+
+def test_an_empty_list_says_what_to_do(stub, ok):
+    stub.on("GET", "/v1/nodes", {"nodes": []})
+    assert "node create" in ok("node", "list").stdout
+    assert json.loads(ok("node", "list", "--json").stdout) == []
+
+
+def test_a_name_is_one_part_of_the_path(stub, failing):
+    failing("node", "show", "../drivers?x=1")
+    assert stub.asked[0]["path"] == "/v1/nodes/..%2Fdrivers%3Fx%3D1"
+
+
+def test_show_can_be_narrowed(stub, ok, made):
+    stub.on("GET", "/v1/nodes/n", made.node())
+    ok("node", "show", "n", "--fields", "uuid,name")
+    assert stub.last("GET")["query"] == {"fields": "uuid,name"}
+
+
+def test_set_and_unset_are_patches(stub, ok, made, failing):
+    stub.on("PATCH", "/v1/nodes/n", made.node())
+    ok("node", "set", "n", "--name", "new", "--driver-info", "a/b~c=1", "--bios-interface", "fake")
+    assert stub.last("PATCH")["body"] == [
+        {"op": "add", "path": "/name", "value": "new"},
+        {"op": "add", "path": "/driver_info/a~1b~0c", "value": 1},
+        {"op": "add", "path": "/bios_interface", "value": "fake"},
+    ]
+    ok("node", "unset", "n", "driver_info/address", "/name")
+    assert [item["path"] for item in stub.last("PATCH")["body"]] == [
+        "/driver_info/address",
+        "/name",
+    ]
+    assert failing("node", "set", "n")[0] == ExitCode.USAGE
+
+
+def test_delete_several(stub, ok, failing):
+    stub.on("DELETE", "/v1/nodes/a", status=204)
+    stub.on("DELETE", "/v1/nodes/b", status=204)
+    assert "deleted a, b" in ok("node", "delete", "a", "b").stdout
+    assert json.loads(ok("node", "delete", "a", "--json").stdout) == {"deleted": ["a"]}
+    assert failing("node", "delete", "a", "missing")[0] == ExitCode.NOT_FOUND
+
+
+def test_validate_fails_when_an_interface_does(stub, ok, run):
+    good = {"power": {"result": True}, "raid": {"result": None, "reason": "not supported"}}
+    stub.on("GET", "/v1/nodes/n/validate", good)
+    assert "not supported" in ok("node", "validate", "n").stdout
+    stub.on("GET", "/v1/nodes/n/validate", good | {"boot": {"result": False, "reason": "no x"}})
+    result = run("node", "validate", "n")
+    assert result.exit_code == 1 and "no x" in result.stdout and "boot" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "target"),
+    [
+        ("manage", "manage"),
+        ("provide", "provide"),
+        ("undeploy", "deleted"),
+        ("abort", "abort"),
+        ("deploy", "active"),
+        ("rebuild", "rebuild"),
+    ],
+)
+def test_verbs_ask_and_return(stub, ok, verb, target):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    assert "watch n" in ok("node", verb, "n").stdout
+    assert stub.last("PUT")["body"] == {"target": target}
+    assert json.loads(ok("node", verb, "n", "--json").stdout) == {"node": "n", "target": target}
+
+
+@pytest.mark.parametrize(
+    ("event", "state"),
+    [
+        (states.MANAGE, "manageable"),
+        (states.PROVIDE, "available"),
+        (states.DEPLOY, "active"),
+        (states.REBUILD, "active"),
+        (states.DELETE, "available"),
+        (states.ABORT, "deploy failed"),
+    ],
+)
+def test_where_a_verb_leads_is_read_from_the_state_table(event, state):
+    assert waiting.goal(event) == state
+
+
+STEPS = [{"interface": "deploy", "step": "deploy", "priority": 0, "args": {}}]
+
+
+@pytest.mark.parametrize("form", ["text", "file", "stdin"])
+@pytest.mark.parametrize("verb", ["deploy", "rebuild"])
+def test_deploy_steps_come_as_text_file_or_stdin(stub, ok, tmp_path, verb, form):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    text = json.dumps(STEPS)
+    (tmp_path / "steps.json").write_text(text)
+    argument = {"text": text, "file": "@steps.json", "stdin": "-"}[form]
+    ok("node", verb, "n", "--deploy-steps", argument, "--config-drive", "c", input=text)
+    assert stub.last("PUT")["body"]["deploy_steps"] == STEPS
+    assert stub.last("PUT")["body"]["configdrive"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("{", "not JSON"),
+        ("{}", "JSON list"),
+        ("@missing.json", "cannot read missing.json: No such file"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_deploy_steps_that_are_none(stub, failing, argument, told):
+    code, line = failing("node", "deploy", "n", "--deploy-steps", argument)
+    assert code == ExitCode.USAGE and told in line and not stub.asked
+
+
+def test_deploy_waits_and_tells_each_change(stub, ok, made, follows):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    erase, write = made.attempt("raid.erase"), made.attempt("deploy.write")
+    follows(
+        (made.node("deploying"), made.run(made.attempt("raid.erase", "running"))),
+        (made.node("wait call-back"), made.run(erase, made.attempt("deploy.write", "waiting"))),
+        (made.node("wait call-back"), made.run(erase, made.attempt("deploy.write", "waiting"))),
+        (made.node("active"), made.run(erase, write, outcome="success")),
+    )
+    lines = ok("node", "deploy", "n", "--wait").stdout.splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "raid.erase running",
+        "is deploying",
+        "raid.erase success after 2.5 s",
+        "deploy.write waiting",
+        "is wait call-back",
+        "deploy.write success after 2.5 s",
+        "is active",
+    ]
+
+
+def test_deploy_that_fails_says_why(stub, run, made, follows):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    bad = made.attempt("deploy.write", outcome="failed", error="disk is dead", number=2)
+    follows(
+        (
+            made.node("deploy failed", last_error="deploy.write failed: disk is dead"),
+            made.run(
+                made.attempt("deploy.write", outcome="failed", error="x"), bad, outcome="failed"
+            ),
+        )
+    )
+    result = run("node", "deploy", "n", "--wait")
+    assert result.exit_code == 1
+    assert "failed (attempt 2) after" in result.stdout
+    assert "'deploy failed', not 'active': deploy.write failed: disk is dead" in result.stderr
+
+
+def test_deploy_refused_is_told_at_once(stub, failing):
+    stub.on_error("PUT", "/v1/nodes/n/states/provision", 409, "Node n is locked by host c1")
+    code, line = failing("node", "deploy", "n", "--wait")
+    assert code == ExitCode.CONFLICT and "locked by host c1" in line
+
+
+def test_manage_that_falls_back_fails(stub, failing, made, follows):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    follows((made.node("verifying"), None), (made.node("enroll", last_error="no power"), None))
+    assert "no power" in run_line(failing("node", "manage", "n", "--wait"))
+
+
+def run_line(result):
+    return result[1]
+
+
+def test_waiting_has_a_limit(stub, run, made, follows):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    follows((made.node("deploying"), made.run(made.attempt("deploy.deploy", "running"))))
+    result = run("node", "deploy", "n", "--wait", "--timeout", "0.01")
+    assert result.exit_code == ExitCode.CONFLICT
+    assert "still going on" in result.stderr
+
+
+def test_watch_ends_with_the_run(ok, made, follows):
+    run = made.run(made.attempt("deploy.deploy"), outcome="success")
+    follows((made.node("active"), run))
+    assert "deploy.deploy success" in ok("node", "watch", "n").stdout
+    told = json.loads(ok("node", "watch", "n", "--json").stdout)
+    assert told["run"]["outcome"] == "success"
+
+
+def test_watch_of_a_failed_run_fails(run, made, follows):
+    follows((made.node("deploy failed"), made.run(outcome="aborted")))
+    result = run("node", "watch", "n")
+    assert result.exit_code == 1 and "ended: aborted" in result.stderr
+
+
+def test_watch_without_a_run(run, made, follows):
+    follows((made.node(), None))
+    result = run("node", "watch", "n")
+    assert result.exit_code == ExitCode.NOT_FOUND and "node deploy node-1" in result.stderr
+
+
+def test_watch_stays_with_its_run_when_another_begins(ok, made, follows, stub):
+    first = made.run(outcome="success")
+    second = made.run(uuid="another")
+    follows((made.node("deploying"), made.run()), (made.node("active"), first))
+    stub.on(
+        "GET",
+        f"/v1/nodes/{UUID}/runs",
+        {"runs": [made.run()]},
+        {"runs": [second, first]},
+    )
+    assert json.loads(ok("node", "watch", "n", "--json").stdout)["run"]["uuid"] == first["uuid"]
+
+
+def test_watch_waits_for_a_service_that_is_restarted(stub, run, made, follows):
+    follows(
+        (made.node("deploying"), made.run()),
+        (made.node("active"), made.run(outcome="success")),
+    )
+    listed = stub.answers["GET", "/v1/nodes/n"]
+    listed.insert(1, (200, ConnectionError))
+    result = run("node", "watch", "n")
+    assert result.exit_code == 0 and "trying again" in result.stderr
+
+
+def test_watch_gives_up_on_a_service_that_never_was(stub, failing):
+    stub.on("GET", "/v1/nodes/n", ConnectionError)
+    assert failing("node", "watch", "n")[0] == ExitCode.UNREACHABLE
+
+
+def test_watch_loses_patience(stub, run, made, follows, monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    follows((made.node("deploying"), made.run()))
+    stub.answers["GET", "/v1/nodes/n"].append((200, ConnectionError))
+    assert run("node", "watch", "n").exit_code == ExitCode.UNREACHABLE
+
+
+def test_runs_and_steps(stub, ok, made):
+    stub.on("GET", "/v1/nodes/n/runs", {"runs": [made.run(outcome="failed")]})
+    assert "deploy.deploy failed: because" in ok("node", "runs", "n").stdout
+    offered = {
+        "interface": "raid",
+        "step": "create",
+        "flow": "deploy",
+        "priority": 5,
+        "default_priority": 0,
+        "argsinfo": None,
+        "abortable": True,
+        "repeatable": False,
+        "source": "driver",
+    }
+    stub.on("GET", "/v1/nodes/n/steps", {"steps": [offered]})
+    assert "raid" in ok("node", "steps", "n").stdout
+    assert json.loads(ok("node", "steps", "n", "--json").stdout) == [offered]
+
+
+def test_power(stub, ok, failing):
+    stub.on("PUT", "/v1/nodes/n/states/power", status=202)
+    assert "power on asked for" in ok("node", "power", "n", "on").stdout
+    going = {"power_state": "power off", "target_power_state": "power on", "last_error": None}
+    over = going | {"power_state": "power on", "target_power_state": None}
+    stub.on("GET", "/v1/nodes/n/states", going, over)
+    assert "n is power on" in ok("node", "power", "n", "reboot", "--wait", "--timeout", "9").stdout
+    assert stub.last("PUT")["body"] == {"target": "rebooting", "timeout": 9}
+    stub.on("GET", "/v1/nodes/n/states", over | {"last_error": "no BMC"})
+    assert "no BMC" in failing("node", "power", "n", "off", "--wait")[1]
+    stub.on("GET", "/v1/nodes/n/states", going)
+    assert failing("node", "power", "n", "on", "--wait", "--timeout", "0.01")[0] == 4
+
+
+def test_maintenance(stub, ok, failing):
+    stub.on("PUT", "/v1/nodes/n/maintenance", status=202)
+    stub.on("DELETE", "/v1/nodes/n/maintenance", status=202)
+    ok("node", "maintenance", "n", "on", "--reason", "fan")
+    assert stub.last("PUT")["body"] == {"reason": "fan"}
+    ok("node", "maintenance", "n", "on")
+    assert stub.last("PUT")["body"] == {}
+    assert "maintenance off" in ok("node", "maintenance", "n", "off").stdout
+    assert failing("node", "maintenance", "n", "off", "--reason", "x")[0] == ExitCode.USAGE

@@ -1,0 +1,306 @@
+"""Fake hardware: every path by setting and by driver_info."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import pytest
+
+from deploysteps import exceptions, states, steps
+from deploysteps.conf import CONF
+from deploysteps.drivers import base, fake, hardware_type, testing
+
+ALL = {
+    kind: next(
+        cls for cls in hardware_type.supported(fake.FakeHardware(), kind) if "Fake" in cls.__name__
+    )
+    for kind in steps.INTERFACE_TYPES
+}
+
+
+def task_of(*kinds, **node):
+    return testing.FakeTask(*(ALL[kind]() for kind in kinds or ALL), **node)
+
+
+def all_steps():
+    task = task_of()
+    return [step for kind in ALL for step in getattr(task.driver, kind).get_deploy_steps(task)]
+
+
+def test_every_type_has_a_fake_and_a_no_op_interface():
+    for kind in steps.INTERFACE_TYPES:
+        classes = hardware_type.supported(fake.FakeHardware(), kind)
+        assert len(classes) == 2
+        assert len({cls.__module__ for cls in classes}) == 2
+
+
+def test_left_alone_only_the_core_step_runs():
+    """Promise 14: one big step of priority 100."""
+    assert [
+        (step["interface"], step["step"], step["priority"])
+        for step in all_steps()
+        if step["priority"]
+    ] == [("deploy", "deploy", 100)]
+
+
+def test_every_interface_has_a_step():
+    assert {step["interface"] for step in all_steps()} == set(steps.INTERFACE_TYPES)
+
+
+def test_there_are_steps_of_every_kind():
+    found = all_steps()
+    for key, value in (
+        ("abortable", False),
+        ("repeatable", True),
+        ("retries", 3),
+        ("timeout", 3600),
+    ):
+        assert any(step[key] == value for step in found), key
+    assert any(info.get("secret") for step in found for info in (step["argsinfo"] or {}).values())
+
+
+ARGS = {
+    "deploy.retry": {"failures": 0},
+    "deploy.not_ready": {"times": 0},
+    "deploy.poll": {"seconds": 5},
+    "bios.apply_configuration": {"settings": [{"name": "sriov", "value": True}]},
+    "raid.apply_configuration": {
+        "raid_config": {"logical_disks": [{"size_gb": 10, "raid_level": "1"}]}
+    },
+    "firmware.update": {"settings": [{"component": "bmc", "url": "http://x/y"}], "seconds": 5},
+    "vendor.echo": {"message": "hello", "password": "x"},
+}
+WAITING = {"deploy.wait_for_agent", "deploy.wait_unabortable", "deploy.poll", "firmware.update"}
+NAMES = [f"{step['interface']}.{step['step']}" for step in all_steps()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_step_runs(name):
+    answer = testing.run_step(task_of(), name, ARGS.get(name))
+    assert answer == (states.DEPLOYWAIT if name in WAITING else None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("style", ["full", "method", "list", "object"])
+def test_each_step_fails_when_driver_info_says_so(name, style):
+    fail = {
+        "full": name,
+        "method": name.split(".")[1],
+        "list": ["power.nothing", name],
+        "object": {name: "the words"},
+    }[style]
+    with pytest.raises(exceptions.DeployStepsException) as caught:
+        if name == "power.power_cycle":
+            fail = {"full": "power.reboot", "method": "reboot", "list": ["reboot"]}.get(
+                style, {"reboot": "the words"}
+            )
+        testing.run_step(task_of(driver_info={"fake_fail": fail}), name, ARGS.get(name))
+    assert ("the words" if style == "object" else "fake_fail") in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["prepare", "clean_up", "tear_down", "take_over"])
+def test_what_runs_around_the_steps_can_fail_too(method):
+    """F79: prepare and clean_up that raise can be tried by hand."""
+    task = task_of("deploy", driver_info={"fake_fail": f"deploy.{method}"})
+    with pytest.raises(exceptions.DriverOperationError):
+        getattr(task.driver.deploy, method)(task)
+    getattr(task.driver.deploy, method)(task_of("deploy"))
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [
+        (None, 0),
+        (0.5, 0.5),
+        ({"deploy.deploy": 2}, 2),
+        ({"deploy": 3}, 3),
+        ({"power.reboot": 3}, 0),
+    ],
+)
+def test_delays_come_from_driver_info(monkeypatch, delay, expected):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    testing.run_step(task_of(driver_info={"fake_delay": delay}), "deploy.deploy")
+    assert slept == [expected]
+
+
+def test_delays_come_from_the_configuration(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    CONF.set_override("step_delay", 7, group="fake")
+    CONF.set_override("power_delay", 8, group="fake")
+    try:
+        testing.run_step(task_of(), "deploy.deploy")
+        testing.run_step(task_of(), "power.power_cycle")
+    finally:
+        CONF.clear_override("step_delay", group="fake")
+        CONF.clear_override("power_delay", group="fake")
+    assert slept == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"fake_delay": -1},
+        {"fake_delay": "1"},
+        {"fake_delay": True},
+        {"fake_delay": {"deploy": 10**9}},
+        {"fake_delay": float("nan")},
+        {"fake_delay": [1]},
+        {"fake_fail": 5},
+        {"fake_fail": {"deploy": 5}},
+        {"fake_fail": [["deploy"]]},
+    ],
+)
+def test_validate_refuses_settings_that_make_no_sense(info):
+    """Promise 13: a 4xx with the field named."""
+    for kind in ("deploy", "power", "vendor"):
+        task = task_of(kind, driver_info=info)
+        with pytest.raises(exceptions.InvalidParameterValue, match=next(iter(info))):
+            getattr(task.driver, kind).validate(task)
+
+
+def test_validate_accepts_what_works():
+    task = task_of(driver_info={"fake_delay": {"deploy": 1}, "fake_fail": ["x"]})
+    for kind in ALL:
+        assert getattr(task.driver, kind).validate(task) is None
+        assert "fake_delay" in getattr(task.driver, kind).get_properties()
+
+
+def test_a_polled_step_is_done_when_its_time_has_passed():
+    task = task_of("deploy")
+    answer = testing.run_step(task, "deploy.poll", {"seconds": 5})
+    assert isinstance(answer, states.Wait)
+    assert answer.poll == 1
+    step = {"interface": "deploy", "step": "poll", "args": {"seconds": 5}}
+    assert base.overrides_check_step(task.driver.deploy)
+    assert task.driver.deploy.check_step(task, step) is states.StepStatus.RUNNING
+    task.step_started_at -= datetime.timedelta(seconds=5)
+    assert task.driver.deploy.check_step(task, step) is states.StepStatus.DONE
+
+
+def test_a_poller_that_raises_can_be_tried():
+    """F41."""
+    task = task_of("deploy", driver_info={"fake_fail": "check_step"})
+    with pytest.raises(exceptions.DriverOperationError):
+        task.driver.deploy.check_step(task, {"step": "poll"})
+
+
+def test_a_beat_completes_the_wait_for_the_agent():
+    task = task_of("deploy")
+    task.waiting_step = {"interface": "deploy", "step": "wait_for_agent", "args": None}
+    task.driver.deploy.heartbeat(task, "http://10.0.0.1", "1")
+    assert task.events == [("complete_step",)]
+
+
+def test_retry_fails_as_often_as_asked_and_then_works():
+    """F42: failures are counted, not swallowed."""
+    task = task_of("deploy")
+    for failed in (1, 2):
+        with pytest.raises(exceptions.DeployStepFailed, match=f"failure {failed} of 2"):
+            testing.run_step(task, "deploy.retry")
+    assert testing.run_step(task, "deploy.retry") is None
+    assert task.node.driver_internal_info == {}, "F66: no residue"
+    assert task.node.saves == 2
+
+
+def test_not_ready_asks_to_be_entered_again():
+    task = task_of("deploy")
+    with pytest.raises(exceptions.StepNotReady) as caught:
+        testing.run_step(task, "deploy.not_ready", {"times": 1, "after": 3})
+    assert caught.value.after == 3
+    assert testing.run_step(task, "deploy.not_ready", {"times": 1}) is None
+
+
+def test_power_follows_its_switch():
+    task = task_of("power")
+    power = task.driver.power
+    assert power.get_power_state(task) == states.POWER_OFF
+    for wanted in power.get_supported_power_states(task):
+        power.set_power_state(task, wanted)
+        off = wanted in (states.POWER_OFF, states.SOFT_POWER_OFF)
+        assert power.get_power_state(task) == (states.POWER_OFF if off else states.POWER_ON)
+    power.set_power_state(task, states.POWER_OFF)
+    power.reboot(task)
+    assert power.get_power_state(task) == states.POWER_ON
+    with pytest.raises(exceptions.InvalidParameterValue, match="sideways"):
+        power.set_power_state(task, "sideways")
+
+
+def test_the_boot_device_is_kept():
+    task = task_of("management")
+    management = task.driver.management
+    assert management.get_boot_device(task) == {"boot_device": None, "persistent": None}
+    management.set_boot_device(task, "pxe", persistent=True)
+    assert management.get_boot_device(task) == {"boot_device": "pxe", "persistent": True}
+    with pytest.raises(exceptions.InvalidParameterValue, match="floppy"):
+        management.set_boot_device(task, "floppy")
+
+
+def test_bios_settings_are_kept_and_reset():
+    task = task_of("bios")
+    testing.run_step(task, "apply_configuration", ARGS["bios.apply_configuration"])
+    assert task.node.driver_internal_info == {"fake_bios": {"sriov": True}}
+    task.driver.bios.cache_bios_settings(task)
+    testing.run_step(task, "factory_reset")
+    assert task.node.driver_internal_info == {}
+
+
+def test_logical_disks_are_kept_and_removed():
+    root = {"size_gb": 10, "raid_level": "1", "is_root_volume": True}
+    more = {"size_gb": 20, "raid_level": "0"}
+    task = task_of("raid")
+    config = {"raid_config": {"logical_disks": [root, more]}}
+    testing.run_step(task, "apply_configuration", config | {"create_nonroot_volumes": False})
+    assert task.node.driver_internal_info == {"fake_raid": [root]}
+    testing.run_step(
+        task,
+        "apply_configuration",
+        config | {"create_root_volume": False, "delete_existing": False},
+    )
+    assert task.node.driver_internal_info == {"fake_raid": [root, more]}
+    testing.run_step(task, "delete_configuration")
+    assert task.node.driver_internal_info == {}
+
+
+def test_a_secret_argument_arrives_intact_and_is_not_kept():
+    """F77."""
+    task = task_of("vendor")
+    testing.run_step(task, "echo", {"message": "hello", "password": "planted"})
+    assert task.node.driver_internal_info == {
+        "fake_echo": {"message": "hello", "with_password": True}
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("bios.apply_configuration", {}),
+        ("bios.apply_configuration", {"settings": [{"nmae": "x", "value": 1}]}),
+        ("firmware.update", {"settings": []}),
+        ("deploy.poll", {"seconds": -1}),
+        ("deploy.retry", {"failures": 1.5}),
+        ("deploy.deploy", {"image": "x"}),
+    ],
+)
+def test_arguments_are_checked_by_schema(name, args):
+    """F9, F10."""
+    with pytest.raises(exceptions.InvalidParameterValue, match=name):
+        testing.run_step(task_of(), name, args)
+
+
+def test_the_rest_of_fake_hardware_answers():
+    task = task_of(uuid="1be26c0b-03f2-4d2e-ae87-c02d7f33c781")
+    driver = task.driver
+    assert driver.console.get_console(task)["url"].endswith(task.node.uuid)
+    assert driver.inspect.inspect_hardware(task) == states.MANAGEABLE
+    assert task.node.properties["cpus"] == 4
+    assert driver.rescue.rescue(task) == states.RESCUE
+    assert driver.rescue.unrescue(task) == states.ACTIVE
+    for call in (
+        driver.console.start_console,
+        driver.console.stop_console,
+        driver.firmware.cache_firmware_components,
+    ):
+        assert call(task) is None
