@@ -5,7 +5,6 @@ Drivers import these for annotations; the conductor's own classes fit them.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -72,7 +71,9 @@ class Task(Protocol):
     context: Any
     shared: bool
     purpose: str
-    step_started_at: datetime.datetime | None
+    waiting_step: dict[str, Any] | None
+    """The step that the heartbeat (or poll) now looked at may complete; None
+    when nothing waits for it."""
 
     @property
     def node(self) -> Node:

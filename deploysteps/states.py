@@ -296,6 +296,10 @@ class Wait(str):
         return self
 
 
+LONGEST = 2**31 - 1
+"""Seconds that a wait may be told to last: what clocks and databases hold."""
+
+
 def wait(
     flow_state: str,
     *,
@@ -333,10 +337,10 @@ def wait(
             isinstance(value, bool)
             or not isinstance(value, int | float)
             or not math.isfinite(value)
-            or value < least
+            or not least <= value <= LONGEST
         ):
             raise exceptions.InvalidParameterValue(
-                f"states.wait({name}=...) takes a number of at least {least:g}, got {value!r}"
+                f"states.wait({name}=...) takes a number from {least:g} to {LONGEST}, got {value!r}"
             )
     answer = Wait(flow_state, poll=poll, grow=grow, at_most=at_most, limit=limit)
     asked_to_wait.set(answer)

@@ -164,9 +164,11 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
     setattr(node, flow.step_field, entry)
     position = done.position + 1 if done is not None else PREPARE + 1
     begun = _attempt(task, _run_id(node), position, 1, entry)
-    also = [*_finished(done, endings.SUCCESS), transitions.begin(begun), *_changed_plan(node, flow)]
+    changes = node.changes()
+    also = [*_finished(done, endings.SUCCESS), transitions.begin(begun)]
+    also.extend(_changed_plan(node, flow, changes))
     try:
-        task.write(node.changes(), also, unless_abort_of=node.run_id)
+        task.write(changes, also, unless_abort_of=node.run_id)
     except locks.AbortAsked:
         setattr(node, flow.step_field, current)
         _end_aborted(task, flow, attempt_outcome=endings.SUCCESS)
@@ -222,11 +224,13 @@ def _begin_wait(
     node, attempt = task.node, _current(task)
     _set_state(node, flow.waiting)
     _drop_flags(node, flow)
-    also = [transitions.wait(transitions.key_of(attempt), columns), *_changed_plan(node, flow)]
+    changes = node.changes()
+    also = [transitions.wait(transitions.key_of(attempt), columns)]
+    also.extend(_changed_plan(node, flow, changes))
     if rules.abortable:
         also.append(transitions.unless_abort(_run_id(node)))
     try:
-        task.write(node.changes(), also, unlock=True)
+        task.write(changes, also, unlock=True)
     except locks.Stale:
         _set_state(node, flow.running)
         raise locks.AbortAsked from None
@@ -403,9 +407,9 @@ def _finished(
     ]
 
 
-def _changed_plan(node: Any, flow: StepFlow) -> list[Also]:
+def _changed_plan(node: Any, flow: StepFlow, changes: Mapping[str, Any]) -> list[Also]:
     """Return what keeps a plan that the step which just ran has changed."""
-    if f"{flow.list_field}_column" not in node.changes():
+    if f"{flow.list_field}_column" not in changes:
         return []
     return [transitions.save_plan(_run_id(node), node.driver_internal_info[flow.list_field])]
 

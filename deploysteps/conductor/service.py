@@ -48,13 +48,21 @@ def database_of(conf: cfg.ConfigOpts) -> Database:
 class Service:
     """One conductor: ``start()``, use ``client`` or ``manager``, ``stop()``."""
 
-    def __init__(self, conf: cfg.ConfigOpts, *, database: Database | None = None) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        database: Database | None = None,
+        registry: Registry | None = None,
+    ) -> None:
         """Make it; nothing is touched before :meth:`start`.
 
         :param conf: as :func:`deploysteps.conf.setup` returns it.
         :param database: instead of the configured one.
+        :param registry: drivers, instead of those that entry points name.
         """
         self._conf = conf
+        self._registry = registry
         self.database = database or database_of(conf)
         self._owns_database = database is None
         self._runtime: Runtime | None = None
@@ -92,7 +100,7 @@ class Service:
         :raises DriverLoadError: an enabled driver is broken.
         """
         conf = self._conf
-        registry = Registry(conf)
+        registry = self._registry or Registry(conf)
         _check_overrides(conf, registry)
         self.database.wait_ready(LOG.warning)
         if self.database.in_memory:

@@ -194,13 +194,28 @@ def ordered(steps: Iterable[StepDict], flow: StepFlow) -> list[StepDict]:
     return sorted(steps, key=lambda step: (-step["priority"], flow.rank_of(step["interface"])))
 
 
+# What of an offered step the plan does not repeat: the declaration says it,
+# and only what differs from a plain step has to be kept for steps that no
+# class declares.
+_PLAIN: StepDict = {"repeatable": False, "timeout": None, "retries": 0, "retry_delay": 0}
+
+
 def planned(steps: Iterable[StepDict]) -> list[StepDict]:
     """Return the steps as they are stored: each with an id of its own."""
-    left_out = ("default_priority",)
     return [
-        {"id": uuid4().hex[:12], **{k: v for k, v in step.items() if k not in left_out}}
+        {
+            "id": uuid4().hex[:12],
+            **{
+                key: value
+                for key, value in step.items()
+                if key != "default_priority" and _PLAIN.get(key, _ABSENT) != value
+            },
+        }
         for step in steps
     ]
+
+
+_ABSENT = object()
 
 
 def locate(current: Mapping[str, Any] | None, index: Any, plan: Any) -> int:

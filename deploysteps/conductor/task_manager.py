@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +50,6 @@ class TaskManager:
         self.waiting_step: dict[str, Any] | None = None
         """The step that a heartbeat or poll being worked on may complete."""
         self.answer: tuple[bool, str | None] | None = None
-        self.step_started_at: datetime.datetime | None = None
         self._driver: Any = None
         self._ports: Sequence[Port] | None = None
         self._spawn: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None

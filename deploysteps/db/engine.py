@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -256,8 +257,14 @@ def _prepare_sqlite(engine: sa.Engine, busy_timeout: float) -> None:
     def on_begin(connection: sa.Connection) -> None:
         # A reader takes one statement's snapshot. A writer takes the lock at
         # once: one that upgrades later fails whatever the busy timeout is.
-        if not connection.get_execution_options().get("deploysteps_read"):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if connection.get_execution_options().get("deploysteps_read"):
+            return
+        try:
+            # Past SQLAlchemy, whose way costs as much as a small UPDATE.
+            dbapi: Any = connection.connection.dbapi_connection
+            dbapi.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as exc:
+            raise db_exc.DBDeadlock(exc) from exc
 
 
 def _make_folder(file: Path) -> None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from deploysteps import exceptions
 from deploysteps.db import types
+
+R = TypeVar("R")
 
 # driver_internal_info key -> mapped attribute.
 COLUMN_KEYS: dict[str, str] = {
@@ -139,9 +141,10 @@ class NodeMethods:
     def stored(self, values: Mapping[str, Any]) -> None:
         """Take these attributes as written: they are the present values."""
         self.__dict__.update(values)
+        json = _mapped(type(self))[1]
         if self._loaded is not None:
             for attribute, value in values.items():
-                self._loaded[attribute] = self._print(attribute, value)
+                self._loaded[attribute] = _print(attribute, value) if attribute in json else value
 
     def changes(self) -> dict[str, Any]:
         """Return attribute -> value of what differs from what was loaded.
@@ -150,64 +153,73 @@ class NodeMethods:
         """
         before = self._loaded or {}
         found: dict[str, Any] = {}
-        for attribute, value in self._columns().items():
-            if before.get(attribute, _ABSENT) != self._print(attribute, value):
+        plain, json = _mapped(type(self))
+        values = self._columns()
+        for attribute in plain:
+            if before.get(attribute, _ABSENT) != values[attribute]:
+                found[attribute] = values[attribute]
+        for attribute in json:
+            value = values[attribute]
+            if before.get(attribute, _ABSENT) != _print(attribute, value):
+                _checked(attribute, types.encode, value)
                 found[attribute] = value
-                if attribute in _json_attributes(type(self)):
-                    self._checked(attribute, types.encode, value)
         return found
 
     def _snapshot(self) -> dict[str, Any]:
-        return {name: self._print(name, value) for name, value in self._columns().items()}
+        json = _mapped(type(self))[1]
+        return {
+            name: _print(name, value) if name in json else value
+            for name, value in self._columns().items()
+        }
 
     def _columns(self) -> dict[str, Any]:
-        values = {name: self.__dict__.get(name) for name in _attributes(type(self))}
-        if self._view is not None:
-            rest = dict(self._view)
+        values = dict.fromkeys(_attributes(type(self)))
+        values.update(self.__dict__)
+        view = self._view
+        if view is not None:
+            values["driver_internal_column"] = {
+                key: value for key, value in view.items() if key not in COLUMN_KEYS
+            }
             for key, attribute in COLUMN_KEYS.items():
-                value = rest.pop(key, None)
-                values[attribute] = _as_time(value) if key == "agent_last_heartbeat" else value
-            values["driver_internal_column"] = rest
+                values[attribute] = view.get(key)
+            values["agent_heartbeat_column"] = _as_time(values["agent_heartbeat_column"])
         return values
 
-    @classmethod
-    def _print(cls, attribute: str, value: Any) -> Any:
-        if attribute not in _json_attributes(cls) or value is None:
-            return value
-        return cls._checked(attribute, types.fingerprint, value)
 
-    @staticmethod
-    def _checked(attribute: str, convert: Callable[[Any], Any], value: Any) -> Any:
-        try:
-            return convert(value)
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise exceptions.InvalidParameterValue(
-                f"node.{attribute.removesuffix('_column')} holds a value that is not JSON "
-                f"({type(exc).__name__}: {exc}); use text, numbers, booleans, lists and dicts"
-            ) from exc
+def _print(attribute: str, value: Any) -> bytes | None:
+    """Return what differs when a JSON column's value differs."""
+    return None if value is None else _checked(attribute, types.fingerprint, value)
+
+
+def _checked(attribute: str, convert: Callable[[Any], R], value: Any) -> R:
+    try:
+        return convert(value)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise exceptions.InvalidParameterValue(
+            f"node.{attribute.removesuffix('_column')} holds a value that is not JSON "
+            f"({type(exc).__name__}: {exc}); use text, numbers, booleans, lists and dicts"
+        ) from exc
 
 
 _ABSENT = object()
-_CACHE: dict[type, tuple[tuple[str, ...], frozenset[str]]] = {}
+
+
+_MAPPED: dict[type, tuple[tuple[str, ...], frozenset[str]]] = {}
 
 
 def _mapped(cls: type) -> tuple[tuple[str, ...], frozenset[str]]:
-    if cls not in _CACHE:
+    """Return the attributes with plain values, and those with JSON ones."""
+    if cls not in _MAPPED:
         mapper: orm.Mapper[Any] = sa.inspect(cls)
-        attributes = [attr for attr in mapper.column_attrs if attr.key != "id"]
-        _CACHE[cls] = (
-            tuple(attr.key for attr in attributes),
-            frozenset(a.key for a in attributes if isinstance(a.columns[0].type, types.Json)),
-        )
-    return _CACHE[cls]
+        columns = {attr.key: attr.columns[0] for attr in mapper.column_attrs if attr.key != "id"}
+        json = frozenset(key for key, c in columns.items() if isinstance(c.type, types.Json))
+        _MAPPED[cls] = (tuple(key for key in columns if key not in json), json)
+    return _MAPPED[cls]
 
 
 def _attributes(cls: type) -> tuple[str, ...]:
-    return _mapped(cls)[0]
-
-
-def _json_attributes(cls: type) -> frozenset[str]:
-    return _mapped(cls)[1]
+    plain, json = _mapped(cls)
+    return (*plain, *json)
 
 
 def _as_time(value: Any) -> datetime.datetime | None:

@@ -84,7 +84,8 @@ class _Maker:
             self._all_sound(kind) if enabled is None else self._named(kind, option, enabled)
         )
         default = self._conf[f"default_{kind}_interface"]
-        if default is not None and default not in available:
+        left_out = (discovery.namespace(kind), default) in self._made.broken
+        if default is not None and default not in available and not left_out:
             raise exceptions.ConfigurationError(
                 f"[DEFAULT] default_{kind}_interface is {default!r}, which is not among the "
                 f"enabled {kind} interfaces{did_you_mean(default, available)}"

@@ -116,7 +116,7 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         if not isinstance(name, str) or name not in declared:
             raise flow.error(
                 f"{interface} interface {type(self).__name__} has no {flow.name} step "
-                f"{name!r}{did_you_mean(str(name), declared)}"
+                f"{name!r}{did_you_mean(name, declared)}"
             )
         if not isinstance(args, Mapping | None):
             raise flow.error(
@@ -170,9 +170,9 @@ def unsupported(task: protocols.Task, extension: str) -> exceptions.UnsupportedD
     return exceptions.UnsupportedDriverExtension(driver=task.node.driver, extension=extension)
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return how to go on after "there is no such name", to end a message."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; there are {', '.join(sorted(known)) or 'none'}"

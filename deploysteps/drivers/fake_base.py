@@ -93,16 +93,15 @@ def delays(value: Any) -> dict[str, float]:
 
 def failures(value: Any) -> dict[str, str]:
     """Return method name -> error text."""
-    if isinstance(value, str):
-        value = [value]
-    if isinstance(value, list):
-        value = {name: "failed because driver_info/fake_fail says so" for name in value}
-    if value is not None and not (
-        isinstance(value, Mapping)
-        and all(isinstance(part, str) for item in value.items() for part in item)
-    ):
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        names = [value] if isinstance(value, str) else value or []
+        text = "failed because driver_info/fake_fail says so"
+        pairs = [(name, text) for name in names] if isinstance(names, list) else [(value, text)]
+    if not all(isinstance(part, str) for pair in pairs for part in pair):
         raise exceptions.InvalidParameterValue(
             "driver_info/fake_fail takes <interface>.<method>, a list of them, "
             "or an object of them -> error text"
         )
-    return dict(value or {})
+    return dict(pairs)

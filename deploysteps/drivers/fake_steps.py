@@ -6,7 +6,7 @@ a request or a setting gives them another one.
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,20 +29,20 @@ class _Polled(Fake):
     def begin(self, task: protocols.Task, method: str, seconds: float) -> str:
         """Start what :meth:`check_step` finds done after ``seconds``."""
         self.act(task, method)
+        task.node.set_driver_internal_info(self._key(method), time.time() + seconds)
         return states.wait(states.DEPLOYWAIT, poll=min(seconds / 4, 1), at_most=5)
 
     def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
-        """Tell whether the step's argument ``seconds`` have passed."""
+        """Tell whether the time of a polled step has passed; others are done."""
         self.act(task, "check_step")
-        seconds = (step.get("args") or {}).get("seconds", 0)
-        begun = task.step_started_at
-        if begun is None or _now() - begun >= datetime.timedelta(seconds=seconds):
-            return states.StepStatus.DONE
-        return states.StepStatus.RUNNING
+        key = self._key(step["step"])
+        if task.node.driver_internal_info.get(key, 0) > time.time():
+            return states.StepStatus.RUNNING
+        task.node.del_driver_internal_info(key)
+        return states.StepStatus.DONE
 
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    def _key(self, method: str) -> str:
+        return f"fake_{self.interface_type}_{method}_until"
 
 
 class FakeDeploy(_Polled, interfaces.DeployInterface):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 
 import pytest
@@ -137,6 +138,44 @@ def test_an_attribute_that_pretends_to_have_everything_is_no_step():
         yes = Yes()
 
     assert names(Strange()) == []
+
+
+def test_a_nested_class_is_no_step():
+    class Outer(base.BaseInterface):
+        interface_type = "raid"
+
+        class Inner:
+            @base.deploy_step(1)
+            def go(self, task):
+                pass
+
+    assert names(Outer()) == []
+
+
+@base.deploy_step(1)
+def outside(self, task):
+    """A function that classes below take over."""
+    return None
+
+
+def test_a_function_decorated_outside_is_a_step_of_each_class_that_takes_it():
+    one = type("One", (base.BaseInterface,), {"interface_type": "raid", "a": outside})
+    two = type("Two", (base.BaseInterface,), {"interface_type": "bios", "b": outside})
+    assert (names(one()), names(two())) == (["a"], ["b"])
+
+
+def test_a_class_made_in_a_thread_of_its_own_has_its_steps():
+    """A decorator looks for its class body up the stack, and may reach its end."""
+    made = []
+
+    def make():
+        made.append(base.deploy_step(1)(lambda self, task: None))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    cls = type("Late", (base.BaseInterface,), {"interface_type": "raid", "go": made[0]})
+    assert names(cls()) == ["go"]
 
 
 @pytest.mark.parametrize("replacement", [lambda self, task: None, None, 5])

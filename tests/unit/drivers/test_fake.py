@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 
 import pytest
@@ -168,16 +167,20 @@ def test_validate_accepts_what_works():
         assert "fake_delay" in getattr(task.driver, kind).get_properties()
 
 
-def test_a_polled_step_is_done_when_its_time_has_passed():
+def test_a_polled_step_is_done_when_its_time_has_passed(monkeypatch):
+    now = time.time()
     task = task_of("deploy")
+    deploy = task.driver.deploy
+    monkeypatch.setattr(time, "time", lambda: now)
     answer = testing.run_step(task, "deploy.poll", {"seconds": 5})
     assert isinstance(answer, states.Wait)
     assert answer.poll == 1
     step = {"interface": "deploy", "step": "poll", "args": {"seconds": 5}}
-    assert base.overrides_check_step(task.driver.deploy)
-    assert task.driver.deploy.check_step(task, step) is states.StepStatus.RUNNING
-    task.step_started_at -= datetime.timedelta(seconds=5)
-    assert task.driver.deploy.check_step(task, step) is states.StepStatus.DONE
+    assert base.overrides_check_step(deploy)
+    assert deploy.check_step(task, step) is states.StepStatus.RUNNING
+    monkeypatch.setattr(time, "time", lambda: now + 5)
+    assert deploy.check_step(task, step) is states.StepStatus.DONE
+    assert task.node.driver_internal_info == {}, "F66: no residue"
 
 
 def test_a_poller_that_raises_can_be_tried():
