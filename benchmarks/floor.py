@@ -53,7 +53,7 @@ def main() -> None:
         settings = measuring.settings_of(connection)
     measuring.report(
         peer="floor",
-        version=version("sqlalchemy"),
+        version=f"SQLAlchemy {version('sqlalchemy')}",
         kind=args.kind,
         steps=args.steps,
         counter=counter,

@@ -69,9 +69,9 @@ def offer_steps(steps: int, answer: str | None) -> None:
     members = {f"step_{i:04}": make(f"step_{i:04}") for i in range(steps)}
     bench: Any = type("BenchDeploy", (noop.NoopDeploy,), members)
     # Its entry point names the attribute, and it is loaded when the service starts.
-    hardware: Any = fake.FakeHardware
-    fake.FakeDeploy = bench  # type: ignore[misc]
-    hardware.supported_deploy_interfaces = (bench,)
+    module: Any = fake
+    module.FakeDeploy = bench
+    module.FakeHardware.supported_deploy_interfaces = (bench,)
 
 
 def start(state: Path) -> Service:

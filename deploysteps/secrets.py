@@ -51,8 +51,10 @@ def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, Mapping):
         inner = secret_args(value.get("argsinfo"))
         return {
-            key: MASK
-            if item is not None and (names_secret(key) or key in extra) and not (key == "argsinfo")
+            key: item
+            if key == "argsinfo" or item is None
+            else MASK
+            if names_secret(key) or key in extra
             else masked(item, inner if key == "args" else frozenset())
             for key, item in value.items()
         }

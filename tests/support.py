@@ -20,15 +20,7 @@ CALLBACK = "http://127.0.0.1:9999/"
 
 
 class Deploy(fake.FakeDeploy):
-    """A deploy interface without steps of its own, for tests to derive from."""
-
-    def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return what the derived class declares, without the fake's steps."""
-        own = super().get_deploy_steps(task)
-        return [step for step in own if step["step"] not in _FAKE_DEPLOY_STEPS]
-
-
-_FAKE_DEPLOY_STEPS = set(fake.FakeDeploy.declared_steps["deploy"])
+    """A deploy interface with one step, ``deploy``, for tests to derive from."""
 
 
 class Vendor(base.VendorInterface):
@@ -148,13 +140,10 @@ def attempts(database: Database, node: Node) -> list[StepAttempt]:
 def told(database: Database, node: Node) -> list[tuple[Any, ...]]:
     """Return the newest run's attempts in short: (step, attempt, state, outcome)."""
     return [
-        (f"{a.interface}.{a.step}", a.attempt, a.state, a.outcome)
-        for a in attempts(database, node)
+        (f"{a.interface}.{a.step}", a.attempt, a.state, a.outcome) for a in attempts(database, node)
     ]
 
 
 def outcomes(database: Database, node: Node) -> list[tuple[str, int, str | None]]:
     """Return (step, attempt, outcome) of the newest run, prepare left out."""
-    return [
-        (a.step, a.attempt, a.outcome) for a in attempts(database, node) if a.position > 0
-    ]
+    return [(a.step, a.attempt, a.outcome) for a in attempts(database, node) if a.position > 0]

@@ -1,1 +1,1 @@
-"""."""
+"""The REST API: thin. It validates, calls the conductor, and renders."""

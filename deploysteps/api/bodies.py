@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
 import falcon
@@ -65,9 +66,7 @@ def depth(value: Any) -> int:
     while level := [item for item in level if isinstance(item, dict | list)]:
         deepest += 1
         level = [
-            inner
-            for item in level
-            for inner in (item.values() if isinstance(item, dict) else item)
+            inner for item in level for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return deepest
 
@@ -120,10 +119,12 @@ def _deeper(raw: bytes, limit: int) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise _NotJson(f"member {twice[:80]!r} stands twice in one object")
+        raise _NotJson(f"member {_twice(pairs)[:80]!r} stands twice in one object")
     return found
+
+
+def _twice(pairs: list[tuple[str, Any]]) -> str:
+    return Counter(name for name, _ in pairs).most_common(1)[0][0]
 
 
 def _refuse(constant: str) -> NoReturn:

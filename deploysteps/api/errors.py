@@ -1,8 +1,8 @@
-"""Errors as the API tells them: one envelope, whose value is JSON in a string.
+"""Errors as the API tells them: ``{"error_message": ...}``, whose value is JSON in a string.
 
-``{"error_message": "{\\"faultcode\\": ..., \\"faultstring\\": ...}"}``; what goes
-wrong before a request has reached its resource has ``code``, ``title`` and
-``description`` in place of the inner three.
+Inside it are ``faultcode``, ``faultstring`` and ``debuginfo``; or, when a
+request went wrong before it reached its resource, ``code``, ``title`` and
+``description``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Versions:
         """
         call.of(req).version = requested(
             microversion_parse.get_version(
-                req.headers, service_type=SERVICE, legacy_headers=[HEADER]
+                dict(req.headers), service_type=SERVICE, legacy_headers=[HEADER]
             )
         )
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import falcon
 
 from deploysteps import exceptions, states
-from deploysteps.api import bodies, call, offers, paging, patch, render, schemas, versions
+from deploysteps.api import (
+    bodies,
+    call,
+    changes,
+    offers,
+    paging,
+    render,
+    schemas,
+    versions,
+)
 from deploysteps.api.answers import done, fields_of, listed_fields, node_of, send
 from deploysteps.api.query import Query
-from deploysteps.api.validation import checked, default
+from deploysteps.api.validation import checked
 from deploysteps.db import nodes
 from deploysteps.db.models import Node
 
 _FLAGS = frozenset({"associated", "maintenance", "retired", "sharded"})
 _SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__table__.columns}
-PATCHABLE = frozenset(schemas.NODE["properties"]) - schemas.NODE_READ_ONLY
 
 
 class _Nodes(call.Resource):
@@ -91,11 +99,10 @@ class Nodes(_NodeList):
         version = call.version(req)
         values = checked(schemas.NODE, bodies.read(req, self.conf), "node")
         versions.check_all(values, versions.NODE_FIELDS, version)
-        _refuse_chassis(values)
+        changes.refuse_none_here(values)
         enrolled = version >= versions.ENROLL
         values["provision_state"] = states.ENROLL if enrolled else states.AVAILABLE
-        with _UnknownDriver():
-            item = self.client.create_node(call.of(req).context, values)
+        item = self.client.create_node(call.of(req).context, values)
         resp.location = f"{self.services.base(req)}/v1/nodes/{item.uuid}"
         send(resp, self.whole(req, item), 201)
 
@@ -120,14 +127,19 @@ class OneNode(_Nodes):
             versions.check("reset_interfaces", first, version)
         query.finish()
         item = node_of(self.database, ident, version)
-        operations = patch.parse(bodies.read(req, self.conf))
-        members = patch.members(operations)
-        _check_members(members, version)
-        if reset and "driver" not in members:
+        values = changes.of(
+            item,
+            bodies.read(req, self.conf),
+            what="node",
+            schema=schemas.NODE,
+            table=versions.NODE_FIELDS,
+            version=version,
+            max_depth=self.conf.api.max_json_depth,
+        )
+        if reset and "driver" not in values:
             raise exceptions.Invalid(
                 "The reset_interfaces parameter can only be used when changing the node's driver."
             )
-        values = patched(item, operations, self.conf.api.max_json_depth)
         send(resp, self.whole(req, self._changed(req, item, values, bool(reset))))
 
     def _changed(
@@ -136,8 +148,7 @@ class OneNode(_Nodes):
         context = call.of(req).context
         maintenance = values.pop("maintenance", None)
         if values:
-            with _UnknownDriver():
-                item = self.client.update_node(context, item.uuid, values, reset)
+            item = self.client.update_node(context, item.uuid, values, reset)
         if maintenance is not None:
             # A verb of its own: it needs no lock, and a run must hear of it.
             self.client.set_node_maintenance(context, item.uuid, maintenance, None)
@@ -150,48 +161,3 @@ class OneNode(_Nodes):
         item = node_of(self.database, ident, call.version(req))
         self.client.destroy_node(call.of(req).context, item.uuid)
         done(resp, 204)
-
-
-def patched(item: Node, operations: list[patch.Operation], max_depth: int) -> dict[str, Any]:
-    """Return member -> new value of what a patch changes in a node.
-
-    :raises Invalid: the patch does not fit, or what comes of it is no node.
-    """
-    members = patch.members(operations)
-    after = patch.apply({name: getattr(item, name) for name in PATCHABLE}, operations)
-    values = {
-        name: after[name] if name in after else default(schemas.NODE, name) for name in members
-    }
-    if any(bodies.depth(value) > max_depth for value in values.values()):
-        raise exceptions.Invalid(f"The result is nested deeper than {max_depth} levels.")
-    fit = checked(schemas.NODE, {"driver": item.driver, **values}, "node")
-    _refuse_chassis(fit)
-    return {name: fit[name] for name in members}
-
-
-def _check_members(members: set[str], version: int) -> None:
-    wrong = sorted(members - PATCHABLE)
-    if wrong:
-        told = ", ".join(repr(f"/{name[:80]}") for name in wrong[:5])
-        known = versions.shown(sorted(PATCHABLE), versions.NODE_FIELDS, version)
-        writable = ", ".join(f"/{name}" for name in known)
-        raise exceptions.Invalid(f"{told} can not be changed; what can is {writable}")
-    versions.check_all(members, versions.NODE_FIELDS, version)
-
-
-def _refuse_chassis(values: Mapping[str, Any]) -> None:
-    """There are no chassis here, so none can be found."""
-    if values.get("chassis_uuid") is not None:
-        raise exceptions.Invalid(f"Chassis {values['chassis_uuid']} could not be found.")
-
-
-class _UnknownDriver:
-    """An unknown driver in a body is a mistake in the request, not a wrong path."""
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
-        """Translate."""
-        if isinstance(exc, exceptions.DriverNotFound):
-            raise exceptions.Invalid(exc.message) from exc

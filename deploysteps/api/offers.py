@@ -19,9 +19,7 @@ def in_charge(services: Services) -> Charge:
     found: Charge = {}
     for conductor in conductors.listing(services.database):
         for offer in offered.get(conductor.hostname, ()):
-            found.setdefault(
-                (offer.hardware_type, conductor.conductor_group), conductor.hostname
-            )
+            found.setdefault((offer.hardware_type, conductor.conductor_group), conductor.hostname)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import falcon
@@ -12,14 +12,7 @@ import falcon
 from deploysteps import exceptions
 from deploysteps.api.query import Query
 
-
-
-class _Named(Protocol):
-    @property
-    def uuid(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Named)
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,14 +60,17 @@ def document(
     show: Callable[[T], dict[str, Any]],
     req: falcon.Request,
     base: str,
+    name: str = "uuid",
 ) -> dict[str, Any]:
     """Return a list as it is answered; ``found`` may have one item more than the page.
+
+    :param name: the attribute of an item that is a marker.
 
     ``next`` repeats the arguments of the request, filters included.
     """
     shown = found[: page.limit]
     answer: dict[str, Any] = {key: [show(item) for item in shown]}
     if len(found) > len(shown):
-        again = {**req.params, "limit": str(page.limit), "marker": shown[-1].uuid}
+        again = {**req.params, "limit": str(page.limit), "marker": getattr(shown[-1], name)}
         answer["next"] = f"{base}{req.path}?{urlencode(again, doseq=True)}"
     return answer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deploysteps import exceptions
@@ -132,8 +132,3 @@ def _index(text: str, count: int, operation: Operation) -> int:
     if int(text) >= count:
         raise operation.failed("the array is not that long")
     return int(text)
-
-
-def members(patch: Sequence[Operation]) -> set[str]:
-    """Return the members that a patch touches."""
-    return {operation.member for operation in patch}

@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps import exceptions
-from deploysteps.api import bodies, call, paging, patch, render, schemas, versions
+from deploysteps.api import bodies, call, changes, paging, render, schemas, versions
 from deploysteps.api.answers import done, fields_of, listed_fields, node_of, send
 from deploysteps.api.query import Query
-from deploysteps.api.validation import checked, default
+from deploysteps.api.validation import checked
 from deploysteps.db import ports
 from deploysteps.db.models import Port
 from deploysteps.db.pages import is_uuid
 
 _SORTABLE = frozenset(versions.PORT_FIELDS) & {column.key for column in Port.__table__.columns}
-PATCHABLE = frozenset(schemas.PORT["properties"]) - schemas.PORT_READ_ONLY
 
 
 class _Ports(call.Resource):
@@ -68,11 +67,9 @@ class _PortList(_Ports):
         named = query.text("node")
         address = query.text("address")
         if address is not None:
-            # A text that is no address has no port; that it is none is worth telling.
-            checked({**schemas.PORT, "required": []}, {"address": address}, "port")
-        self.listed(
-            req, resp, query, detail=self.detail, node=node or named, address=address
-        )
+            checked(schemas.PORT_QUERY, {"address": address}, "the query")
+        node = named if node is None else node
+        self.listed(req, resp, query, detail=self.detail, node=node, address=address)
 
 
 class PortsDetail(_PortList):
@@ -92,7 +89,7 @@ class Ports(_PortList):
         version = call.version(req)
         values = checked(schemas.PORT, bodies.read(req, self.conf), "port")
         versions.check_all(values, versions.PORT_FIELDS, version)
-        _refuse_portgroup(values)
+        changes.refuse_none_here(values)
         values["address"] = values["address"].lower()
         node = values.pop("node_uuid")
         try:
@@ -131,9 +128,17 @@ class OnePort(_Ports):
         Query(req).finish()
         version = call.version(req)
         item = self._port(ident)
-        operations = patch.parse(bodies.read(req, self.conf))
-        patch.check_members(operations, PATCHABLE, versions.PORT_FIELDS, version)
-        values = patch.changed()
+        values = changes.of(
+            item,
+            bodies.read(req, self.conf),
+            what="port",
+            schema=schemas.PORT,
+            table=versions.PORT_FIELDS,
+            version=version,
+            max_depth=self.conf.api.max_json_depth,
+        )
+        if "address" in values:
+            values["address"] = values["address"].lower()
         if values:
             item = self.client.update_port(call.of(req).context, item.uuid, values)
         self.answer(req, resp, item)
@@ -148,9 +153,3 @@ class OnePort(_Ports):
         if not is_uuid(ident):
             raise exceptions.PortNotFound(port=ident[:255])
         return ports.get(self.database, ident.lower())
-
-
-def _refuse_portgroup(values: dict[str, Any]) -> None:
-    """There are no port groups here, so none can be found."""
-    if values.get("portgroup_uuid") is not None:
-        raise exceptions.Invalid(f"Portgroup {values['portgroup_uuid']} could not be found.")

@@ -126,7 +126,9 @@ def driver(
         offered = interfaces.get(kind, {})
         known[f"default_{kind}_interface"] = offered.get("default")
         known[f"enabled_{kind}_interfaces"] = offered.get("enabled", [])
-    return {field: known[field] for field in versions.shown(fields, versions.DRIVER_FIELDS, version)}
+    return {
+        field: known[field] for field in versions.shown(fields, versions.DRIVER_FIELDS, version)
+    }
 
 
 def conductor(

@@ -2,14 +2,15 @@
 
 One definition each: it validates requests, it says what is wrong with one
 (``description`` finishes the sentence "... must be"), and it can be
-published. ``default`` is what null, or removing the member, gives.
+published. ``default`` is what null, or removing the member, gives; a PATCH
+changes what is not ``readOnly``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from deploysteps import states, steps
+from deploysteps import steps
 
 Schema = dict[str, Any]
 
@@ -62,9 +63,14 @@ NODE_NAME: Schema = {
     "default": None,
 }
 
+
+def _fixed(schema: Schema) -> Schema:
+    return {**schema, "readOnly": True}
+
+
 NODE: Schema = _object(
     ["driver"],
-    uuid=UUID,
+    uuid=_fixed(UUID),
     name=NODE_NAME,
     driver={
         "type": "string",
@@ -76,7 +82,7 @@ NODE: Schema = _object(
     automated_clean=_flag(None),
     chassis_uuid=UUID,
     conductor_group={**_text(), "default": ""},
-    console_enabled=_flag(),
+    console_enabled=_fixed(_flag()),
     description=_text(4096),
     disable_power_off=_flag(),
     driver_info=JSON,
@@ -86,7 +92,7 @@ NODE: Schema = _object(
     instance_uuid=UUID,
     lessee=_text(),
     maintenance=_flag(),
-    maintenance_reason=_text(4096),
+    maintenance_reason=_fixed(_text(4096)),
     network_data=JSON,
     owner=_text(),
     parent_node=UUID,
@@ -101,18 +107,17 @@ NODE: Schema = _object(
 )
 """``POST /v1/nodes``; the values of a PATCH follow the same definitions."""
 
-NODE_READ_ONLY = frozenset({"uuid", "console_enabled", "maintenance_reason"})
-"""Members of a new node that a PATCH cannot change."""
+ADDRESS: Schema = {
+    "type": "string",
+    "pattern": r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}" + _END,
+    "description": "a MAC address, six pairs of hex digits with colons",
+}
 
 PORT: Schema = _object(
     ["address", "node_uuid"],
-    uuid=UUID,
-    address={
-        "type": "string",
-        "pattern": r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}" + _END,
-        "description": "a MAC address, six pairs of hex digits with colons",
-    },
-    node_uuid={"type": "string", "pattern": _UUID, "description": "the UUID of a node"},
+    uuid=_fixed(UUID),
+    address=ADDRESS,
+    node_uuid=_fixed({"type": "string", "pattern": _UUID, "description": "the UUID of a node"}),
     extra=JSON,
     is_smartnic=_flag(),
     local_link_connection=JSON,
@@ -125,7 +130,9 @@ PORT: Schema = _object(
     category=_text(),
     available_for_dynamic_portgroup=_flag(True),
 )
-PORT_READ_ONLY = frozenset({"uuid", "node_uuid"})
+
+PORT_QUERY: Schema = _object([], address=ADDRESS)
+"""What a list of ports is narrowed by."""
 
 DEPLOY_STEPS: Schema = {
     "$schema": _DIALECT,

@@ -13,6 +13,7 @@ from deploysteps import exceptions
 from deploysteps.api import schemas
 
 _LONGEST = 80
+_WHOLE = "the body"
 _VALIDATORS: dict[int, jsonschema.Draft202012Validator] = {}
 
 
@@ -27,6 +28,11 @@ def checked(schema: schemas.Schema, value: Any, what: str) -> Any:
     if error is not None:
         raise exceptions.Invalid(f"Schema error for {what}: {explained(error)}")
     return value
+
+
+def fits(schema: schemas.Schema, value: Any) -> bool:
+    """Tell whether a value follows a schema."""
+    return bool(_validator(schema).is_valid(value))
 
 
 def coerced(schema: schemas.Schema, value: Any) -> Any:
@@ -52,9 +58,7 @@ def default(schema: schemas.Schema, name: str) -> Any:
 
 def explained(error: jsonschema.ValidationError) -> str:
     """Return what is wrong, in words, without the value that is wrong."""
-    place = _place(error)
-    words = _WORDS.get(str(error.validator), _described)
-    return words(place, error)
+    return _WORDS.get(str(error.validator), _described)(_place(error), error.validator_value, error)
 
 
 def _validator(schema: schemas.Schema) -> jsonschema.Draft202012Validator:
@@ -79,7 +83,7 @@ def _place(error: jsonschema.ValidationError) -> str:
     path = ""
     for part in error.absolute_path:
         path += f"[{part}]" if isinstance(part, int) else f".{_short(part)}"
-    return path.removeprefix(".") or "the body"
+    return path.removeprefix(".") or _WHOLE
 
 
 def _short(name: object) -> str:
@@ -87,47 +91,46 @@ def _short(name: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _described(place: str, error: jsonschema.ValidationError) -> str:
+def _described(place: str, wanted: Any, error: jsonschema.ValidationError) -> str:
     schema = error.schema
     told = schema.get("description") if isinstance(schema, Mapping) else None
     return f"{place} must be {told or 'something else'}"
 
 
-def _type(place: str, error: jsonschema.ValidationError) -> str:
-    wanted = error.validator_value
+def _type(place: str, wanted: Any, error: jsonschema.ValidationError) -> str:
     kinds = " or ".join([wanted] if isinstance(wanted, str) else wanted)
     return f"{place} must be of type {kinds}"
 
 
-def _unexpected(place: str, error: jsonschema.ValidationError) -> str:
+def _unexpected(place: str, wanted: Any, error: jsonschema.ValidationError) -> str:
+    given: Any = error.instance
     known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-    extra = sorted(name for name in error.instance if name not in known)
+    extra = sorted(name for name in given if name not in known)
     told = ", ".join(repr(_short(name)) for name in extra[:5])
     were = "was" if len(extra) == 1 else "were"
-    within = "" if place == "the body" else f" in {place}"
-    return f"Additional properties are not allowed ({told} {were} unexpected){within}"
+    return f"Additional properties are not allowed ({told} {were} unexpected){_within(place)}"
 
 
-def _required(place: str, error: jsonschema.ValidationError) -> str:
-    missing = next(name for name in error.validator_value if name not in error.instance)
-    within = "" if place == "the body" else f" of {place}"
-    return f"'{missing}' is a required property{within}"
+def _required(place: str, wanted: Any, error: jsonschema.ValidationError) -> str:
+    given: Any = error.instance
+    missing = next(name for name in wanted if name not in given)
+    return f"'{missing}' is a required property{_within(place)}"
 
 
-_WORDS: dict[str, Callable[[str, jsonschema.ValidationError], str]] = {
+def _within(place: str) -> str:
+    return "" if place == _WHOLE else f" in {place}"
+
+
+_WORDS: dict[str, Callable[[str, Any, jsonschema.ValidationError], str]] = {
     "type": _type,
     "additionalProperties": _unexpected,
     "required": _required,
-    "enum": lambda place, error: (
-        f"{place} must be one of {', '.join(str(v) for v in error.validator_value if v)}"
+    "enum": lambda place, wanted, _: (
+        f"{place} must be one of {', '.join(str(one) for one in wanted if one)}"
     ),
-    "minimum": lambda place, error: f"{place} must be at least {error.validator_value}",
-    "maximum": lambda place, error: f"{place} must be at most {error.validator_value}",
-    "minLength": lambda place, error: f"{place} must not be empty",
-    "maxLength": lambda place, error: (
-        f"{place} must not be longer than {error.validator_value} characters"
-    ),
-    "maxItems": lambda place, error: (
-        f"{place} must not have more than {error.validator_value} items"
-    ),
+    "minimum": lambda place, wanted, _: f"{place} must be at least {wanted}",
+    "maximum": lambda place, wanted, _: f"{place} must be at most {wanted}",
+    "minLength": lambda place, wanted, _: f"{place} must not be empty",
+    "maxLength": lambda place, wanted, _: f"{place} must have at most {wanted} characters",
+    "maxItems": lambda place, wanted, _: f"{place} must have at most {wanted} items",
 }

@@ -280,6 +280,15 @@ def check(name: str, table: Mapping[str, int], version: int) -> None:
         )
 
 
+def require(endpoint: str, version: int) -> None:
+    """Answer as a server that does not have the endpoint yet.
+
+    :raises NotFound: it is newer than the request.
+    """
+    if ENDPOINTS[endpoint] > version:
+        raise exceptions.NotFound()
+
+
 def check_all(names: Collection[str], table: Mapping[str, int], version: int) -> None:
     """Refuse every name in ``names`` that is newer than the request."""
     for name in names:

@@ -58,8 +58,11 @@ def serve(state: State) -> None:
         finally:
             server.stop()
     finally:
-        service.stop(settings.conductor.graceful_shutdown_timeout)
+        idle = service.stop()
     LOG.info("Stopped")
+    if not idle:
+        # Threads that were cut off would keep the process: it ends as in a crash.
+        os._exit(ExitCode.OK)
 
 
 def refuse_open_door(settings: cfg.ConfigOpts) -> None:

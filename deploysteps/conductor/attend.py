@@ -7,6 +7,7 @@ runs under the node's lock, in a worker, for the sweeper and for heartbeats.
 from __future__ import annotations
 
 import logging
+import types as plain
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -166,11 +167,7 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
     return answers.DONE if good else answers.Failed(why or "it failed")
 
 
-class _NoFlags:
-    driver_internal_info: dict[str, Any] = {}
-
-
-_NO_FLAGS = _NoFlags()
+_NO_FLAGS = plain.SimpleNamespace(driver_internal_info={})
 """Flags that a waiting step has set say nothing about the call that looks after it."""
 
 

@@ -166,7 +166,7 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
     begun = _attempt(task, _run_id(node), position, 1, entry)
     changes = node.changes()
     also = [*_finished(done, endings.SUCCESS), transitions.begin(begun)]
-    also.extend(_changed_plan(node, flow, changes))
+    also.extend(task.changed_plan(changes))
     try:
         task.write(changes, also, unless_abort_of=node.run_id)
     except locks.AbortAsked:
@@ -226,7 +226,7 @@ def _begin_wait(
     _drop_flags(node, flow)
     changes = node.changes()
     also = [transitions.wait(transitions.key_of(attempt), columns)]
-    also.extend(_changed_plan(node, flow, changes))
+    also.extend(task.changed_plan(changes))
     if rules.abortable:
         also.append(transitions.unless_abort(_run_id(node)))
     try:
@@ -405,13 +405,6 @@ def _finished(
             evidence=evidence or attempt.evidence,
         )
     ]
-
-
-def _changed_plan(node: Any, flow: StepFlow, changes: Mapping[str, Any]) -> list[Also]:
-    """Return what keeps a plan that the step which just ran has changed."""
-    if f"{flow.list_field}_column" not in changes:
-        return []
-    return [transitions.save_plan(_run_id(node), node.driver_internal_info[flow.list_field])]
 
 
 def _set_state(node: Any, state: str) -> None:

@@ -10,7 +10,7 @@ from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
-from deploysteps.db import locks, nodes, ports, runs, transitions, types
+from deploysteps.db import nodes, ports, runs, transitions, types
 from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
 from deploysteps.steps import INTERFACE_TYPES, flow_of_state
 
@@ -110,10 +110,7 @@ def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
                 )
             if node.instance_uuid is not None:
                 raise exceptions.NodeAssociated(node=node.uuid, instance=node.instance_uuid)
-        assert task.lock is not None
-        token = task.lock.token
-        locks.delete_node(runtime.database, task.lock)
-        runtime.active.discard(str(token))
+        task.delete_node()
         LOG.info("Node %s: removed", node.uuid)
 
 

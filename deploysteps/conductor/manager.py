@@ -301,7 +301,8 @@ class _HandingOver:
         self._work = (guarded(work), *args)
 
     def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
-        assert self._task is not None
+        if self._task is None:
+            return
         if self._work is not None and exc is None:
             self._task.hand_over(self._slot, *self._work)
             return

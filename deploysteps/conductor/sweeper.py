@@ -29,6 +29,7 @@ class Sweeper:
         """Make it; :meth:`start` starts the thread."""
         self._runtime = runtime
         self._woken = threading.Event()
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
     def start(self) -> None:
@@ -37,13 +38,14 @@ class Sweeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, once the runtime is stopping."""
+        """Stop looking."""
+        self._stopped = True
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        while not self._runtime.stopping.is_set():
+        while not self._stopped:
             try:
                 pause = self.sweep()
             except Exception:

@@ -18,7 +18,7 @@ from deploysteps.conductor.workers import Slot
 from deploysteps.db import locks, nodes, ports, runs, transitions, types
 from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node, Port, StepAttempt
-from deploysteps.steps import flow_of_state
+from deploysteps.steps import FLOWS, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
@@ -117,6 +117,16 @@ class TaskManager:
             self.runtime.active.discard(token)
         return result
 
+    def delete_node(self) -> None:
+        """Remove the node, and with it the lock.
+
+        :raises LockLost: nothing was removed.
+        """
+        lock = self._exclusive()
+        token = lock.token
+        locks.delete_node(self.runtime.database, lock)
+        self.runtime.active.discard(str(token))
+
     def _exclusive(self) -> Lock:
         if self.lock is None:
             raise exceptions.ExclusiveLockRequired
@@ -133,7 +143,17 @@ class TaskManager:
                 nodes.set_unlocked(self.runtime.database, node.id, changes)
                 node.stored(changes)
         elif changes:
-            self.write(changes)
+            self.write(changes, self.changed_plan(changes))
+
+    def changed_plan(self, changes: Mapping[str, Any]) -> list[Also]:
+        """Return what keeps, with the run, a plan that a step has changed."""
+        if self.node.run_id is None:
+            return []
+        return [
+            transitions.save_plan(self.node.run_id, changes[column])
+            for flow in FLOWS.values()
+            if (column := f"{flow.list_field}_column") in changes
+        ]
 
     def _reread(self, node: Node) -> Node:
         return nodes.get(self.runtime.database, node.id)

@@ -30,7 +30,8 @@ class Slot:
     def run(self, work: Callable[..., Any], *args: Any) -> None:
         """Run ``work`` in a thread; the slot is free again when it ends."""
         workers, self._workers = self._workers, None
-        assert workers is not None, "a slot runs one piece of work"
+        if workers is None:
+            raise RuntimeError("a slot runs one piece of work")
         workers._submit(work, *args)
 
     def release(self) -> None:
@@ -82,7 +83,8 @@ class Workers:
         with self._changed:
             self._closed = True
             idle = self._changed.wait_for(lambda: self._used == 0, timeout)
-        self._pool.shutdown(wait=idle)
+        # Idle threads end by themselves; waiting for them costs a second.
+        self._pool.shutdown(wait=False)
         return idle
 
     def _submit(self, work: Callable[..., Any], *args: Any) -> None:

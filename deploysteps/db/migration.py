@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
+from alembic.script import ScriptDirectory
 
 from deploysteps import exceptions
 from deploysteps.db import types
@@ -42,9 +43,7 @@ def scripts() -> ScriptDirectory:
 
 def head() -> str:
     """Return the newest revision that this program knows."""
-    found = scripts().get_current_head()
-    assert found is not None
-    return found
+    return str(scripts().get_current_head())
 
 
 def current(database: Database) -> str | None:
@@ -57,13 +56,8 @@ def _is_empty(database: Database) -> bool:
 
 
 def _position(revision: str) -> int:
-    return int(_script(revision).module.position)
-
-
-def _script(revision: str) -> Script:
-    script = scripts().get_revision(revision)
-    assert script is not None
-    return script
+    script: Any = scripts().get_revision(revision)
+    return int(script.module.position)
 
 
 def _known(revision: str) -> bool:

@@ -207,9 +207,7 @@ def start_run(
             started_at=now,
         )
     )
-    key = result.inserted_primary_key
-    assert key is not None
-    return int(key[0]), uuid
+    return int((result.inserted_primary_key or (0,))[0]), uuid
 
 
 def set_current_run(node_id: int, run_id: int) -> sa.Update:

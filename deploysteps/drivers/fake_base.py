@@ -52,7 +52,9 @@ class Fake:
         names = (f"{self.interface_type}.{method}", method)
         wanted = delays(info.get("fake_delay"))
         default = wanted.get("", CONF.fake[option])
-        time.sleep(next((wanted[name] for name in names if name in wanted), default))
+        seconds = next((wanted[name] for name in names if name in wanted), default)
+        if seconds:
+            time.sleep(seconds)
         failing = failures(info.get("fake_fail"))
         for name in names:
             if name in failing:

@@ -56,8 +56,7 @@ class DeployInterface(DescribedInterface):
         :param callback_url: where the agent answers.
         :raises Exception: any; the waiting step has failed for this reason.
         """
-        waiting: Any = task
-        step = waiting.waiting_step
+        step = task.waiting_step
         if step is None:
             return
         interface = getattr(task.driver, step["interface"])

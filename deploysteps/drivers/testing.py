@@ -78,7 +78,6 @@ class FakeTask:
         self.context: Any = None
         self.shared = False
         self.purpose = "test"
-        self.step_started_at: datetime.datetime | None = datetime.datetime.now(datetime.UTC)
         self.waiting_step: dict[str, Any] | None = None
         self.node: protocols.Node = FakeNode(**node)
         self.driver: Any = types.SimpleNamespace(

@@ -1,0 +1,58 @@
+"""The WSGI application: routes, and what happens around every request."""
+
+from __future__ import annotations
+
+import falcon
+from oslo_config import cfg
+
+from deploysteps.api import agents, call, drivers, errors, node_views, nodes, ports, provision, root
+from deploysteps.api.middleware import RequestLog, Versions
+from deploysteps.conductor.rpc import Client
+from deploysteps.db.engine import Database
+
+App = falcon.App[falcon.Request, falcon.Response]
+
+
+def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
+    """Return the REST API as a WSGI application; any WSGI server can run it.
+
+    :param client: reaches a conductor; see :class:`deploysteps.conductor.rpc.Client`.
+    """
+    services = call.Services(conf, database, client)
+    app: App = falcon.App(middleware=[RequestLog(), Versions()])
+    app.req_options.strip_url_path_trailing_slash = True
+    errors.install(app)
+    app.add_route("/", root.Root(services))
+    app.add_route("/v1", root.V1(services))
+    for path, resource in _resources(services).items():
+        app.add_route(f"/v1{path}", resource)
+        app.add_route(path, resource)  # where the "bookmark" links of answers lead
+    return app
+
+
+def _resources(services: call.Services) -> dict[str, call.Resource]:
+    # At most half of the threads are for agents, so that operators find one.
+    gate = agents.Gate(max(1, services.conf.api.threads // 2))
+    return {
+        "/nodes": nodes.Nodes(services),
+        "/nodes/detail": nodes.NodesDetail(services),
+        "/nodes/{ident}": nodes.OneNode(services),
+        "/nodes/{ident}/states": node_views.NodeStates(services),
+        "/nodes/{ident}/states/provision": provision.Provision(services),
+        "/nodes/{ident}/states/power": provision.Power(services),
+        "/nodes/{ident}/validate": node_views.NodeValidate(services),
+        "/nodes/{ident}/maintenance": provision.Maintenance(services),
+        "/nodes/{ident}/ports": ports.NodePorts(services),
+        "/nodes/{ident}/steps": node_views.NodeSteps(services),
+        "/nodes/{ident}/runs": node_views.NodeRuns(services),
+        "/ports": ports.Ports(services),
+        "/ports/detail": ports.PortsDetail(services),
+        "/ports/{ident}": ports.OnePort(services),
+        "/drivers": drivers.Drivers(services),
+        "/drivers/{name}": drivers.OneDriver(services),
+        "/drivers/{name}/properties": drivers.DriverProperties(services),
+        "/conductors": drivers.Conductors(services),
+        "/conductors/{name}": drivers.OneConductor(services),
+        "/lookup": agents.Lookup(services, gate),
+        "/heartbeat/{ident}": agents.Heartbeat(services, gate),
+    }

@@ -1,0 +1,72 @@
+"""What a JSON Patch changes in a row, checked by the schema that made the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deploysteps import exceptions
+from deploysteps.api import bodies, patch, schemas, versions
+from deploysteps.api.validation import checked, default
+
+_NONE_HERE = {"chassis_uuid": "Chassis", "portgroup_uuid": "Portgroup"}
+"""Members that point to what this server has none of, so that none can be found."""
+
+
+def of(
+    item: object,
+    body: Any,
+    *,
+    what: str,
+    schema: schemas.Schema,
+    table: Mapping[str, int],
+    version: int,
+    max_depth: int,
+) -> dict[str, Any]:
+    """Return member -> new value of what a patch changes in a row.
+
+    :param body: the patch as it came.
+    :param table: member -> the version it came with.
+    :raises NotAcceptable: it changes what is newer than the request.
+    :raises Invalid: it is no patch, does not fit, changes what is read-only,
+        or makes what the schema does not allow.
+    """
+    operations = patch.parse(body)
+    members = {operation.member for operation in operations}
+    writable = _writable(schema)
+    _check_members(members, writable, table, version)
+    after = patch.apply({name: getattr(item, name) for name in writable}, operations)
+    values = {name: after[name] if name in after else default(schema, name) for name in members}
+    if any(bodies.depth(value) > max_depth for value in values.values()):
+        raise exceptions.Invalid(f"The result is nested deeper than {max_depth} levels.")
+    required = {name: getattr(item, name) for name in schema["required"]}
+    fit = checked(schema, {**required, **values}, what)
+    refuse_none_here(fit)
+    return {name: fit[name] for name in members}
+
+
+def refuse_none_here(values: Mapping[str, Any]) -> None:
+    """Refuse values that point to what cannot exist on this server.
+
+    :raises Invalid: naming it.
+    """
+    for name, kind in _NONE_HERE.items():
+        if values.get(name) is not None:
+            raise exceptions.Invalid(f"{kind} {values[name]} could not be found.")
+
+
+def _writable(schema: schemas.Schema) -> list[str]:
+    return sorted(
+        name for name, member in schema["properties"].items() if not member.get("readOnly")
+    )
+
+
+def _check_members(
+    members: set[str], writable: list[str], table: Mapping[str, int], version: int
+) -> None:
+    wrong = sorted(members.difference(writable))
+    if wrong:
+        told = ", ".join(repr(f"/{name[:80]}") for name in wrong[:5])
+        known = ", ".join(f"/{name}" for name in versions.shown(writable, table, version))
+        raise exceptions.Invalid(f"{told} can not be changed; what can is {known}")
+    versions.check_all(members, table, version)

@@ -1,0 +1,84 @@
+"""Serves the WSGI application over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cheroot import wsgi
+from oslo_config import cfg
+
+from deploysteps import exceptions
+from deploysteps.api.bodies import DRAINED
+
+LOG = logging.getLogger(__name__)
+
+_MAX_HEADER_BYTES = 256 * 2**10
+_QUEUE = 512
+"""Connections that wait for a thread."""
+
+
+class Server:
+    """An HTTP server in threads of its own: ``start()``, ``stop()``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, app: Callable[..., Any]) -> None:
+        """Make it; nothing listens before :meth:`start`."""
+        self._conf = conf
+        self._wanted = (str(conf.api.host_ip), int(conf.api.port))
+        self._server = _Cheroot(
+            self._wanted,
+            app,
+            numthreads=conf.api.threads,
+            server_name="deploysteps",
+            request_queue_size=_QUEUE,
+            shutdown_timeout=conf.conductor.graceful_shutdown_timeout,
+        )
+        self._server.max_request_header_size = _MAX_HEADER_BYTES
+        # The application answers in words up to here; what is larger is cut off.
+        self._server.max_request_body_size = conf.api.max_request_body_bytes + DRAINED
+        self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """The URL that the server listens on; its port is known once started."""
+        host, port = self._server.bind_addr if self._thread else self._wanted
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        """Listen and serve; returns when connections are accepted.
+
+        :raises ConfigurationError: the address cannot be listened on.
+        """
+        host, port = self._wanted
+        try:
+            self._server.prepare()
+        except OSError as exc:
+            self._server.stop()
+            raise exceptions.ConfigurationError(
+                f"[api] host_ip, port: cannot listen on {host}:{port}: {exc}; choose another "
+                "address, or stop what listens there"
+            ) from exc
+        self._thread = threading.Thread(target=self._server.serve, name="http", daemon=True)
+        self._thread.start()
+        LOG.info("The API listens on %s", self.address)
+
+    def stop(self) -> None:
+        """Take no new connection, and let requests in flight finish.
+
+        Safe to call from any thread, and again; not from a signal's handler.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._server.stop()
+        thread.join()
+
+
+class _Cheroot(wsgi.Server):
+    """Cheroot, telling its own errors to the log."""
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        """Log what cheroot has to say."""
+        LOG.log(level, "%s", msg, exc_info=traceback)

@@ -1,0 +1,83 @@
+"""``deploysteps db``: the schema of the configured database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from alembic.util import CommandError as AlembicError
+
+from deploysteps import conf
+from deploysteps.cli.app import Group, State, pass_state
+from deploysteps.cli.errors import CommandError, ExitCode
+from deploysteps.conductor.service import database_of
+from deploysteps.db import migration
+from deploysteps.db.engine import Database
+
+
+@click.group(cls=Group)
+def db() -> None:
+    """Make, upgrade and inspect the database's schema."""
+
+
+@db.command("upgrade")
+@click.argument("revision", default="head")
+@pass_state
+def upgrade(state: State, revision: str) -> None:
+    """Make the schema, or bring it to the newest REVISION, or to another one.
+
+    A rolling upgrade runs this first and restarts the services then.
+    """
+    with _database(state) as database:
+        migration.upgrade(database, revision)
+        _tell(state, database)
+
+
+@db.command("downgrade")
+@click.argument("revision")
+@click.option("--yes", is_flag=True, help="Yes, what the older schema has no place for may go.")
+@pass_state
+def downgrade(state: State, revision: str, yes: bool) -> None:
+    """Take the schema back to an older REVISION; "base" removes every table.
+
+    Stop every service first. What the older schema has no place for is lost.
+    """
+    if not yes:
+        raise click.UsageError("a downgrade loses data; make a copy, and say --yes")
+    with _database(state) as database:
+        migration.downgrade(database, revision)
+        _tell(state, database)
+
+
+@db.command("version")
+@pass_state
+def version(state: State) -> None:
+    """Show the schema's revision, and the newest that this program knows."""
+    with _database(state) as database:
+        _tell(state, database)
+
+
+@contextmanager
+def _database(state: State) -> Iterator[Database]:
+    settings = conf.setup(config_files=state.config_files)
+    conf.check(settings)
+    database = database_of(settings)
+    try:
+        database.wait_ready(lambda text: click.echo(text, err=True))
+        yield database
+    except AlembicError as exc:
+        raise CommandError(
+            f"{exc}; `deploysteps db version` shows what is known", ExitCode.USAGE
+        ) from exc
+    finally:
+        database.dispose()
+
+
+def _tell(state: State, database: Database) -> None:
+    found, newest = migration.current(database), migration.head()
+    state.output.report(
+        f"{database!r}: the schema is at revision {found or 'none (empty)'}; "
+        f"the newest of this program is {newest}",
+        {"current": found, "head": newest},
+    )
