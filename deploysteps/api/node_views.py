@@ -9,6 +9,10 @@ from deploysteps.api import call, paging, render
 from deploysteps.api.answers import node_of, send
 from deploysteps.api.query import Query
 from deploysteps.db import runs
+from deploysteps.steps import INTERFACE_TYPES
+
+_VALIDATED = tuple(kind for kind in INTERFACE_TYPES if kind != "vendor")
+"""What the field tells of; a vendor interface is asked about each of its methods instead."""
 
 
 class NodeStates(call.Resource):
@@ -29,7 +33,7 @@ class NodeValidate(call.Resource):
         Query(req).finish()
         item = node_of(self.database, ident, call.version(req))
         found = self.client.validate_driver_interfaces(call.of(req).context, item.uuid)
-        send(resp, {name: dict(result) for name, result in found.items()})
+        send(resp, {name: dict(found[name]) for name in _VALIDATED if name in found})
 
 
 class NodeSteps(call.Resource):

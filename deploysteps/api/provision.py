@@ -46,7 +46,7 @@ class Provision(_Setting):
         body = checked(schemas.PROVISION, bodies.read(req, self.conf), "provision state")
         target = body.pop("target")
         event = _event(item, target, version)
-        members = {name: value for name, value in body.items() if value not in (None, [])}
+        members = {name: value for name, value in body.items() if value not in (None, [], "")}
         _check_members(target, members)
         context = call.of(req).context
         if event in _RUNS:

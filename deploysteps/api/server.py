@@ -55,7 +55,6 @@ class Server:
         try:
             self._server.prepare()
         except OSError as exc:
-            self._server.stop()
             raise exceptions.ConfigurationError(
                 f"[api] host_ip, port: cannot listen on {host}:{port}: {exc}; choose another "
                 "address, or stop what listens there"

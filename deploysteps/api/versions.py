@@ -134,7 +134,7 @@ PORT_FIELDS: dict[str, int] = {
     "available_for_dynamic_portgroup": 111,
     "links": 1,
 }
-PORT_ITEM: tuple[str, ...] = ("uuid", "address", "name", "links")
+PORT_ITEM: tuple[str, ...] = ("uuid", "address", "links")
 
 DRIVER_INTERFACES: dict[str, int] = {
     **dict.fromkeys(steps.INTERFACE_TYPES, 30),

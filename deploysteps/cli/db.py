@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 from alembic.util import CommandError as AlembicError
 
-from deploysteps import conf
+from deploysteps import conf, secrets
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.conductor.service import database_of
@@ -74,10 +74,15 @@ def _database(state: State) -> Iterator[Database]:
         database.dispose()
 
 
+def place(database: Database) -> str:
+    """Return the database's URL, for people."""
+    return secrets.masked_urls(database.url.render_as_string(hide_password=True))
+
+
 def _tell(state: State, database: Database) -> None:
     found, newest = migration.current(database), migration.head()
     state.output.report(
-        f"{database!r}: the schema is at revision {found or 'none (empty)'}; "
+        f"{place(database)}: the schema is at revision {found or 'none (empty)'}; "
         f"the newest of this program is {newest}",
         {"current": found, "head": newest},
     )

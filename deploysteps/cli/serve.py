@@ -14,7 +14,7 @@ import click
 from oslo_config import cfg
 from oslo_log import log
 
-from deploysteps import conf, exceptions, secrets
+from deploysteps import conf, exceptions
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import is_loopback
 from deploysteps.cli.errors import ExitCode
@@ -43,6 +43,7 @@ def serve(state: State) -> None:
     # The heavy rooms are imported here: other commands start without them.
     from deploysteps.api.app import create_app
     from deploysteps.api.server import Server
+    from deploysteps.cli.db import place
     from deploysteps.conductor.service import Service
 
     stopping = _on_signals()
@@ -52,7 +53,7 @@ def serve(state: State) -> None:
         server = Server(settings, create_app(settings, service.database, service.client))
         server.start()
         try:
-            _announce(state, settings, server.address, repr(service.database))
+            _announce(state, settings, server.address, place(service.database))
             stopping.wait()
             LOG.info("Stopping: nothing new is taken")
         finally:
@@ -122,7 +123,7 @@ def _announce(state: State, settings: cfg.ConfigOpts, address: str, database: st
     told = {
         "version": VERSION,
         "address": address,
-        "database": secrets.masked_urls(database),
+        "database": database,
         "authentication": None,
         "pid": os.getpid(),
     }
