@@ -32,7 +32,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 """A quick machine: its agent beats every one to three seconds."""
 
 _SETTLE_SECONDS, _MIDDLE_SECONDS, _END_SECONDS = 30, 30, 90
-_LOOK = 0.2
+_LOOK, _SHOW = 0.2, 1.5
 
 
 def _step(name: str, priority: int, **args: Any) -> dict[str, Any]:
@@ -171,7 +171,10 @@ class Demo:
                 self._say(f"The service runs as process {self._service.pid}.")
                 self._enrol()
                 with watch.screen(self.output) as draw:
-                    before = self._until_the_middle(draw)
+                    self._until_the_middle(draw)
+                    time.sleep(_SHOW)
+                    before = self._look()
+                    draw(list(before.values()))
                     self._cut_the_power(before)
                     after = self._until_the_end(draw)
         finally:
@@ -224,9 +227,7 @@ class Demo:
     def _look(self) -> dict[str, waiting.Snapshot]:
         return {m.name: waiting.snapshot(self._client, m.name) for m in MACHINES}
 
-    def _until_the_middle(
-        self, draw: Callable[[list[waiting.Snapshot]], None]
-    ) -> dict[str, waiting.Snapshot]:
+    def _until_the_middle(self, draw: Callable[[list[waiting.Snapshot]], None]) -> None:
         """Wait until each machine is in the step in which the power is to be cut."""
         until = time.monotonic() + _MIDDLE_SECONDS
         while time.monotonic() < until:
@@ -238,7 +239,7 @@ class Demo:
                         f"{name} ended before the power cut: {one.node['last_error']}"
                     )
             if all(_is_in(found[m.name], m.cut_in, m.cut_state) for m in MACHINES):
-                return found
+                return
             time.sleep(_LOOK)
         where = ", ".join(f"{name} in {_current(one)}" for name, one in found.items())
         raise CommandError(f"the machines did not come to the middle together: {where}")

@@ -32,6 +32,9 @@ _SIMPLE_VERBS: tuple[tuple[str, str, str], ...] = (
     ("abort", "abort", "Stop the node's run: it becomes 'deploy failed'."),
 )
 
+_RUNS = (states.ACTIVE, states.REBUILD)
+"""Targets that start a run of steps."""
+
 
 @click.group(cls=Group)
 def node() -> None:
@@ -277,11 +280,14 @@ def _provision(state: State, node: str, body: dict[str, Any], wait: bool, timeou
         told = f"{node}: accepted; `deploysteps node watch {node}` shows how it goes"
         state.output.report(told, asked)
         return
-    last = _follow(state, node, timeout)
+    # What is no run must not show an old one.
+    last = _follow(state, node, timeout, with_run=body["target"] in _RUNS)
     waiting.judge(last, waiting.goal(states.VERBS[body["target"]]))
 
 
-def _follow(state: State, node: str, timeout: float, interval: float = 1.0) -> waiting.Snapshot:
+def _follow(
+    state: State, node: str, timeout: float, interval: float = 1.0, *, with_run: bool = True
+) -> waiting.Snapshot:
     output = state.output
     last = watch.show(
         output,
@@ -290,6 +296,7 @@ def _follow(state: State, node: str, timeout: float, interval: float = 1.0) -> w
             node,
             interval=interval,
             timeout=timeout,
+            with_run=with_run,
             away=lambda text: click.echo(f"{text} - trying again", err=True),
         ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -41,11 +42,15 @@ def styled(value: object) -> Text:
     return Text(text, style=STYLES.get(last, ""))
 
 
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> Table:
-    """Return a rich table."""
-    table = Table(title=clean(title) or None, title_justify="left", header_style="bold")
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a rich table; a column called ``note`` takes the width that is left."""
+    noted = "note" in columns
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", expand=noted)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        if column == "note":
+            table.add_column(column, overflow="ellipsis", no_wrap=True, ratio=1)
+        else:
+            table.add_column(column, overflow="fold", no_wrap=noted)
     for row in rows:
         table.add_row(*(styled(cell) for cell in row))
     return table
@@ -65,9 +70,9 @@ class Output:
         return not self.as_json and self.console.is_terminal
 
     def say(self, text: str) -> None:
-        """Print a line for people; nothing when JSON was asked for."""
-        if not self.as_json:
-            self.console.print(clean(text), markup=False, soft_wrap=True)
+        """Print lines for people; nothing when JSON was asked for."""
+        for line in [] if self.as_json else text.splitlines() or [""]:
+            self.console.print(clean(line), markup=False, soft_wrap=True)
 
     def data(self, value: Any) -> None:
         """Print JSON."""
@@ -94,8 +99,13 @@ class Output:
             click.echo(plain(columns, rows))
 
     def mapping(self, value: Mapping[str, Any]) -> None:
-        """Print an object, a line a member, or as JSON."""
-        self.rows(("field", "value"), [(k, v) for k, v in value.items() if k != "links"], value)
+        """Print an object, a line a member and without its links, or as JSON."""
+        shown = [(k, v) for k, v in value.items() if k != "links" and not _is_links(v)]
+        self.rows(("field", "value"), shown, value)
+
+
+def _is_links(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(i, dict) and "href" in i for i in value)
 
 
 def plain(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

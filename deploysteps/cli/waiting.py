@@ -48,9 +48,13 @@ def goal(event: str) -> str:
     return stable.pop()
 
 
-def snapshot(client: Client, node: str, run_uuid: str | None = None) -> Snapshot:
+def snapshot(
+    client: Client, node: str, run_uuid: str | None = None, *, with_run: bool = True
+) -> Snapshot:
     """Read a node and one of its runs: the newest, unless a uuid names another."""
     found = client.get(node_path(node))
+    if not with_run:
+        return Snapshot(found, None)
     runs = client.get(node_path(found["uuid"], "runs"), limit=20 if run_uuid else 1)["runs"]
     if run_uuid is not None:
         runs = [run for run in runs if run["uuid"] == run_uuid]
@@ -63,21 +67,23 @@ def follow(
     *,
     interval: float = 1.0,
     timeout: float = 0,
-    run_uuid: str | None = None,
+    with_run: bool = True,
     away: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Snapshot]:
     """Yield snapshots until the node has settled; the last one is the result.
 
-    A service that goes away meanwhile is waited for, and ``away`` told.
+    A service that goes away meanwhile is waited for, and ``away`` told. The run
+    is the one that is found first, even when another one follows it.
 
     :raises CommandError: after ``timeout`` seconds, unless it is 0.
     """
     until = time.monotonic() + timeout if timeout else None
     missed_since: float | None = None
+    run_uuid: str | None = None
     seen = False
     while True:
         try:
-            found = snapshot(client, node, run_uuid)
+            found = snapshot(client, node, run_uuid, with_run=with_run)
         except Unreachable as exc:
             missed_since = missed_since or time.monotonic()
             if not seen or time.monotonic() - missed_since > PATIENCE:
@@ -85,7 +91,6 @@ def follow(
             away(exc.message)
         else:
             missed_since, seen = None, True
-            # From here on it is this run, even when another one follows it.
             run_uuid = run_uuid or (found.run["uuid"] if found.run else None)
             yield found
             if found.settled:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rich.console import Group as Lines
 from rich.live import Live
 from rich.table import Table
 
@@ -26,6 +26,9 @@ class Row(NamedTuple):
     started: str
     took: str
     note: str
+
+
+_NO_ROW = Row(*[""] * len(Row._fields))
 
 
 def rows(found: Snapshot, now: datetime.datetime | None = None) -> list[Row]:
@@ -56,7 +59,7 @@ def _row(attempts: list[dict[str, Any]], now: datetime.datetime) -> Row:
         tries=str(last["attempt"]) if last["attempt"] > 1 else "",
         started=started.astimezone().strftime("%H:%M:%S") if started else "",
         took=f"{max((end - started).total_seconds(), 0):.1f} s" if started else "",
-        note=clean(last["error"] or last.get("progress")),
+        note=clean(last["error"] or last.get("progress") or attempts[-2:][0]["error"]),
     )
 
 
@@ -80,12 +83,15 @@ def _time(text: str | None) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(text) if text else None
 
 
-def table(found: Snapshot) -> Table:
-    """Return the table of a node's run."""
-    title = f"{found.name}: {found.state}"
-    if found.node.get("maintenance"):
-        title += " (maintenance)"
-    return make_table(COLUMNS, rows(found), title)
+def table(nodes: Iterable[Snapshot]) -> Table:
+    """Return one table of the runs of some nodes."""
+    lines: list[tuple[object, ...]] = []
+    for found in nodes:
+        maintenance = ("maintenance",) if found.node.get("maintenance") else ()
+        heads = (found.name, found.state, *maintenance)
+        for head, row in itertools.zip_longest(heads, rows(found)):
+            lines.append((head, *(row or _NO_ROW)))
+    return make_table(("node", *COLUMNS), lines)
 
 
 def show(output: Output, snapshots: Iterator[Snapshot]) -> Snapshot:
@@ -107,7 +113,7 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
     """Give a function that shows the runs of some nodes, whenever it is called."""
     if output.live:
         with Live(console=output.console, auto_refresh=False) as live:
-            yield lambda found: live.update(Lines(*map(table, found)), refresh=True)
+            yield lambda found: live.update(table(found), refresh=True)
         return
     told: dict[tuple[str, int], tuple[str, str]] = {}
 

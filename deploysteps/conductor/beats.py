@@ -18,7 +18,7 @@ from deploysteps import exceptions, states
 from deploysteps.conductor import attend
 from deploysteps.conductor.attend import Beat
 from deploysteps.conductor.runtime import Runtime
-from deploysteps.conductor.task_manager import adopt
+from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import beats as rows
 from deploysteps.db import locks, nodes, runs, transitions, types
@@ -63,7 +63,7 @@ def _looked_up(runtime: Runtime, addresses: Sequence[str], uuid: str | None) -> 
     return found[0] if len(found) == 1 else None
 
 
-def _refuse_locked(node: Node) -> None:
+def _refuse_locked(node: Node | rows.Seen) -> None:
     if node.reservation is not None:
         raise exceptions.NodeLocked(node=node.uuid, host=node.reservation)
 
@@ -74,7 +74,7 @@ def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> 
     :raises InvalidParameterValue: a wrong token or callback URL.
     :raises NodeLocked: it was not recorded; the agent sends it again.
     """
-    node = nodes.get(runtime.database, node_id)
+    node = rows.see(runtime.database, node_id)
     _check_token(node, token)
     _check_callback(runtime, node, beat.callback_url)
     # Read before the lock: a beat completes the step that waited when it came.
@@ -85,7 +85,7 @@ def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> 
     _record(runtime, node, beat, attempt)
 
 
-def _is_for(runtime: Runtime, node: Node, attempt: StepAttempt) -> bool:
+def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:
     """Tell whether the agent ends this wait, or a driver wants to hear every beat."""
     if attempt.state != runs.WAITING:
         return False
@@ -93,11 +93,11 @@ def _is_for(runtime: Runtime, node: Node, attempt: StepAttempt) -> bool:
         return True
     if attempt.owner == "timer":
         return False
-    driver = runtime.registry.build(node)
+    driver = runtime.registry.build(nodes.get(runtime.database, node.id))
     return attend.overrides_heartbeat(driver.deploy)
 
 
-def _check_token(node: Node, token: str | None) -> None:
+def _check_token(node: rows.Seen, token: str | None) -> None:
     known = node.agent_secret_token
     if not token or not known or not hmac.compare_digest(known.encode(), token.encode()):
         raise exceptions.InvalidParameterValue(
@@ -105,7 +105,7 @@ def _check_token(node: Node, token: str | None) -> None:
         )
 
 
-def _check_callback(runtime: Runtime, node: Node, url: str) -> None:
+def _check_callback(runtime: Runtime, node: rows.Seen, url: str) -> None:
     """Check a callback URL: it is pinned for each boot, and may be limited to networks."""
     pinned = node.agent_url
     if pinned and url != pinned:
@@ -137,7 +137,7 @@ def _inside(host: str, networks: Sequence[Any]) -> bool:
     return any(address in ipaddress.ip_network(str(network)) for network in networks)
 
 
-def _record(runtime: Runtime, node: Node, beat: Beat, attempt: StepAttempt | None) -> None:
+def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt | None) -> None:
     """Write the beat; if it completes a wait, take the lock in the same UPDATE.
 
     Without a free worker the wait is marked, and the sweeper goes on with it.
@@ -166,7 +166,8 @@ def _record(runtime: Runtime, node: Node, beat: Beat, attempt: StepAttempt | Non
             also=[marked],
             active=runtime.active,
         )
-        task = adopt(runtime, None, fresh, lock, PURPOSE)
+        # It still waits, or marking it would have failed.
+        task = TaskManager(runtime, None, fresh, lock, PURPOSE, attempt)
     except locks.Stale:  # the step that waited is done already; the beat still counts
         if slot is not None:
             slot.release()

@@ -7,7 +7,7 @@ what a lock's holder writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,8 +15,40 @@ from deploysteps import exceptions
 from deploysteps.db.engine import Database
 from deploysteps.db.locks import Also, columns_of, run_also
 from deploysteps.db.models import Node, table
+from deploysteps.db.pages import is_uuid
 
 _NODE = table(Node)
+
+
+class Seen(NamedTuple):
+    """What of a node a heartbeat is checked against, without its long columns."""
+
+    id: int
+    uuid: str
+    reservation: str | None
+    run_id: int | None
+    agent_secret_token: str | None
+    agent_url: str | None
+
+
+_IDENT: Any = sa.bindparam("ident")
+_SEEN = {
+    name: sa.select(*(_NODE.c[field] for field in Seen._fields)).where(_NODE.c[name] == _IDENT)
+    for name in ("uuid", "name")
+}
+
+
+def see(database: Database, ident: str) -> Seen:
+    """Return what a heartbeat is checked against.
+
+    :raises NodeNotFound: no node of this uuid or name.
+    """
+    by_uuid = is_uuid(ident)
+    query, value = _SEEN["uuid" if by_uuid else "name"], ident.lower() if by_uuid else ident
+    row = database.read(lambda c: c.execute(query, {"ident": value}).first())
+    if row is None:
+        raise exceptions.NodeNotFound(node=ident)
+    return Seen(*row)
 
 
 def record(

@@ -12,7 +12,7 @@ from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Conductor, ConductorInterface
-from deploysteps.db.pages import fetch
+from deploysteps.db.pages import fetch, rows_of
 
 
 class Offer(NamedTuple):
@@ -92,8 +92,8 @@ def prune(database: Database, older_than: datetime.datetime) -> int:
 
 def listing(database: Database) -> list[Conductor]:
     """Return every conductor, by name."""
-    query = sa.select(Conductor).order_by(Conductor.hostname)
-    return database.read(lambda c: fetch(c, query))
+    query = rows_of(Conductor).order_by(Conductor.hostname)
+    return database.read(lambda c: fetch(c, Conductor, query))
 
 
 def get(database: Database, hostname: str) -> Conductor:

@@ -21,11 +21,13 @@ from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepRun, table
-from deploysteps.db.pages import fetch, translating
+from deploysteps.db.pages import fetch, rows_of, translating
 
 T = TypeVar("T")
 _NODE = table(Node)
 _RUN = table(StepRun)
+
+_BY_ID = rows_of(Node).where(_NODE.c.id == sa.bindparam("f_id"))
 
 FREE: dict[str, Any] = {
     "reservation": None,
@@ -66,13 +68,28 @@ class AbortAsked(Exception):
     """Someone asked for the run to end; nothing was written."""
 
 
+def _bound(columns: tuple[str, ...]) -> dict[str, Any]:
+    return {name: sa.bindparam(f"v_{name}", type_=_NODE.c[name].type) for name in columns}
+
+
+@functools.cache
+def _grant(columns: tuple[str, ...], take_over: bool) -> sa.Update:
+    """Return the granting UPDATE for a set of columns, made once each."""
+    statement = sa.update(_NODE).where(_NODE.c.id == sa.bindparam("f_id"))
+    if take_over:
+        statement = statement.where(_NODE.c.lock_token == sa.bindparam("f_token"))
+    else:
+        statement = statement.where(_NODE.c.reservation.is_(None))
+    return statement.values(_bound(columns))
+
+
 @functools.cache
 def _fence(columns: tuple[str, ...], unless_abort: bool) -> sa.Update:
     """Return the fencing UPDATE for a set of columns, made once each."""
     statement = (
         sa.update(_NODE)
         .where(_NODE.c.id == sa.bindparam("f_id"), _NODE.c.lock_token == sa.bindparam("f_token"))
-        .values({name: sa.bindparam(f"v_{name}", type_=_NODE.c[name].type) for name in columns})
+        .values(_bound(columns))
     )
     if unless_abort:
         asked = sa.select(sa.literal(1)).where(
@@ -133,15 +150,15 @@ def grant(
     """
     token = new_token()
     row = {**grant_values(host, token, purpose), **columns_of(values or {})}
-    query = sa.update(_NODE).where(_NODE.c.id == node_id).values(row)
-    if held is None:
-        query = query.where(_NODE.c.reservation.is_(None))
-    else:
-        query = query.where(_NODE.c.lock_token == held)
+    query = _grant(tuple(row), held is not None)
+    params = {f"v_{name}": value for name, value in row.items()}
+    params["f_id"] = node_id
+    if held is not None:
+        params["f_token"] = held
 
     def work(connection: sa.Connection) -> Node:
-        taken = connection.execute(query).rowcount == 1
-        node = fetch(connection, sa.select(Node).where(Node.id == node_id))
+        taken = connection.execute(query, params).rowcount == 1
+        node = fetch(connection, Node, _BY_ID, {"f_id": node_id})
         if not node:
             raise exceptions.NodeNotFound(node=node_id)
         if not taken:

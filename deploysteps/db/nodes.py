@@ -13,13 +13,19 @@ from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, NodeHistory, Port
 from deploysteps.db.node import STEP_KEYS as STEP_KEYS
-from deploysteps.db.pages import exists, fetch, is_uuid, page, translating
+from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
+
+_IDENT: Any = sa.bindparam("ident")
+_BY_ID, _BY_UUID, _BY_NAME = (
+    rows_of(Node).where(column == _IDENT) for column in (Node.id, Node.uuid, Node.name)
+)
 
 
-def _by_ident(ident: str | int) -> sa.ColumnElement[bool]:
+def _by_ident(ident: str | int) -> tuple[sa.Select[Any], str | int]:
+    """Return the query for a node's row id, uuid or name, and its value."""
     if isinstance(ident, int):
-        return Node.id == ident
-    return Node.uuid == ident.lower() if is_uuid(ident) else Node.name == ident
+        return _BY_ID, ident
+    return (_BY_UUID, ident.lower()) if is_uuid(ident) else (_BY_NAME, ident)
 
 
 def get(database: Database, ident: str | int) -> Node:
@@ -27,7 +33,8 @@ def get(database: Database, ident: str | int) -> Node:
 
     :raises NodeNotFound: there is none.
     """
-    found = database.read(lambda c: fetch(c, sa.select(Node).where(_by_ident(ident))))
+    query, value = _by_ident(ident)
+    found = database.read(lambda c: fetch(c, Node, query, {"ident": value}))
     if not found:
         raise exceptions.NodeNotFound(node=ident)
     return found[0]
@@ -80,7 +87,7 @@ def listing(
     :raises InvalidParameterValue: for an unknown filter or sort key.
     :raises NotFound: for an unknown marker (a uuid).
     """
-    query = sa.select(Node)
+    query = rows_of(Node)
     for name, value in (filters or {}).items():
         if name not in FILTERS:
             raise exceptions.InvalidParameterValue(f"unknown node filter {name!r}")
@@ -123,10 +130,10 @@ def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) ->
 def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:
     """Return the nodes that own ports of these addresses."""
     wanted = [address.lower() for address in addresses]
-    query = sa.select(Node).where(
+    query = rows_of(Node).where(
         Node.id.in_(sa.select(Port.node_id).where(Port.address.in_(wanted)))
     )
-    return database.read(lambda c: fetch(c, query)) if wanted else []
+    return database.read(lambda c: fetch(c, Node, query)) if wanted else []
 
 
 # --- history ----------------------------------------------------------------------
@@ -157,9 +164,9 @@ def history_row(
 def history_of(database: Database, node_id: int, limit: int | None = None) -> list[NodeHistory]:
     """Return a node's history, newest first."""
     query = (
-        sa.select(NodeHistory)
+        rows_of(NodeHistory)
         .where(NodeHistory.node_id == node_id)
         .order_by(NodeHistory.id.desc())
         .limit(limit)
     )
-    return database.read(lambda c: fetch(c, query))
+    return database.read(lambda c: fetch(c, NodeHistory, query))

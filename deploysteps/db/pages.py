@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from sqlalchemy import orm
 
 from deploysteps import exceptions
 from deploysteps.db import types
-from deploysteps.db.models import Base, Node
+from deploysteps.db.models import Base, Node, table
 
 M = TypeVar("M", bound=Base)
 
@@ -25,11 +26,37 @@ def is_uuid(text: object) -> bool:
         return False
 
 
-def fetch(connection: sa.Connection, query: sa.Select[M]) -> list[M]:
-    """Return the objects of a query, detached."""
-    with orm.Session(bind=connection, expire_on_commit=False) as session:
-        found = list(session.scalars(query))
-        session.expunge_all()
+@functools.cache
+def rows_of(model: type[M]) -> sa.Select[Any]:
+    """Return the query for a model's rows, to be narrowed and given to :func:`fetch`."""
+    return sa.select(table(model))
+
+
+@functools.cache
+def _hydration(model: type[Base]) -> tuple[Callable[[], Any], tuple[str, ...]]:
+    """Return what makes an empty object, and its attributes in the table's order."""
+    mapper: orm.Mapper[Any] = sa.inspect(model)
+    keys = tuple(mapper.get_property_by_column(column).key for column in table(model).c)
+    return mapper.class_manager.new_instance, keys
+
+
+def fetch(
+    connection: sa.Connection,
+    model: type[M],
+    query: sa.Select[Any],
+    values: Mapping[str, Any] | None = None,
+) -> list[M]:
+    """Return the objects of a query of :func:`rows_of`, detached.
+
+    Past the session, whose bookkeeping costs more than the query and is of
+    no use for objects that are handed out.
+    """
+    make, keys = _hydration(model)
+    found: list[M] = []
+    for row in connection.execute(query, values or {}):
+        item = make()
+        item.__dict__.update(zip(keys, row, strict=True))
+        found.append(item)
     for item in found:
         if isinstance(item, Node):
             item.mark_loaded()
@@ -37,7 +64,7 @@ def fetch(connection: sa.Connection, query: sa.Select[M]) -> list[M]:
 
 
 def page(
-    query: sa.Select[M],
+    query: sa.Select[Any],
     model: type[M],
     connection: sa.Connection,
     *,
@@ -68,7 +95,7 @@ def page(
     null_last = column.is_(None)
     order = [null_last, column.desc() if down else column.asc()] if column is not row_id else []
     query = query.order_by(*order, row_id.desc() if down else row_id.asc())
-    return fetch(connection, query.limit(limit) if limit else query)
+    return fetch(connection, model, query.limit(limit) if limit else query)
 
 
 def _after(

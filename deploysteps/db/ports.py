@@ -12,7 +12,7 @@ from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Port
-from deploysteps.db.pages import exists, fetch, page, translating
+from deploysteps.db.pages import exists, fetch, page, rows_of, translating
 
 
 def get(database: Database, uuid: str) -> Port:
@@ -20,7 +20,7 @@ def get(database: Database, uuid: str) -> Port:
 
     :raises PortNotFound: there is none.
     """
-    found = database.read(lambda c: fetch(c, sa.select(Port).where(Port.uuid == uuid)))
+    found = database.read(lambda c: fetch(c, Port, rows_of(Port).where(Port.uuid == uuid)))
     if not found:
         raise exceptions.PortNotFound(port=uuid)
     return found[0]
@@ -28,8 +28,8 @@ def get(database: Database, uuid: str) -> Port:
 
 def of_node(database: Database, node_id: int) -> list[Port]:
     """Return a node's ports, oldest first."""
-    query = sa.select(Port).where(Port.node_id == node_id).order_by(Port.id)
-    return database.read(lambda c: fetch(c, query))
+    query = rows_of(Port).where(Port.node_id == node_id).order_by(Port.id)
+    return database.read(lambda c: fetch(c, Port, query))
 
 
 def listing(
@@ -43,7 +43,7 @@ def listing(
     sort_dir: str = "asc",
 ) -> list[Port]:
     """Return a page of ports."""
-    query = sa.select(Port)
+    query = rows_of(Port)
     if node_id is not None:
         query = query.where(Port.node_id == node_id)
     if address is not None:

@@ -10,7 +10,7 @@ from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import StepAttempt, StepRun
-from deploysteps.db.pages import fetch
+from deploysteps.db.pages import fetch, rows_of
 
 FINISHED, WAITING, RUNNING = "finished", "waiting", "running"
 
@@ -20,7 +20,7 @@ def get(database: Database, run_id: int) -> StepRun:
 
     :raises RunNotFound: there is none.
     """
-    found = database.read(lambda c: fetch(c, sa.select(StepRun).where(StepRun.id == run_id)))
+    found = database.read(lambda c: fetch(c, StepRun, rows_of(StepRun).where(StepRun.id == run_id)))
     if not found:
         raise exceptions.RunNotFound(run=run_id)
     return found[0]
@@ -33,7 +33,7 @@ def of_node(
 
     :raises RunNotFound: for an unknown marker.
     """
-    query = sa.select(StepRun).where(StepRun.node_id == node_id).order_by(StepRun.id.desc())
+    query = rows_of(StepRun).where(StepRun.node_id == node_id).order_by(StepRun.id.desc())
 
     def work(connection: sa.Connection) -> list[StepRun]:
         narrowed = query
@@ -44,7 +44,7 @@ def of_node(
             if at is None:
                 raise exceptions.RunNotFound(run=marker)
             narrowed = query.where(StepRun.id < at)
-        return fetch(connection, narrowed.limit(limit))
+        return fetch(connection, StepRun, narrowed.limit(limit))
 
     return database.read(work)
 
@@ -52,25 +52,27 @@ def of_node(
 def attempts(database: Database, run_ids: Sequence[int]) -> dict[int, list[StepAttempt]]:
     """Return run id -> its attempts in the order they began, in one query."""
     query = (
-        sa.select(StepAttempt)
+        rows_of(StepAttempt)
         .where(StepAttempt.run_id.in_(run_ids))
         .order_by(StepAttempt.run_id, StepAttempt.position, StepAttempt.attempt)
     )
     found: dict[int, list[StepAttempt]] = {run_id: [] for run_id in run_ids}
-    for attempt in database.read(lambda c: fetch(c, query)) if run_ids else ():
+    for attempt in database.read(lambda c: fetch(c, StepAttempt, query)) if run_ids else ():
         found[attempt.run_id].append(attempt)
     return found
 
 
+_LAST = (
+    rows_of(StepAttempt)
+    .where(StepAttempt.run_id == sa.bindparam("run"))
+    .order_by(StepAttempt.position.desc(), StepAttempt.attempt.desc())
+    .limit(1)
+)
+
+
 def last_attempt(database: Database, run_id: int) -> StepAttempt | None:
     """Return the attempt that the run began last: the current one."""
-    query = (
-        sa.select(StepAttempt)
-        .where(StepAttempt.run_id == run_id)
-        .order_by(StepAttempt.position.desc(), StepAttempt.attempt.desc())
-        .limit(1)
-    )
-    found = database.read(lambda c: fetch(c, query))
+    found = database.read(lambda c: fetch(c, StepAttempt, _LAST, {"run": run_id}))
     return found[0] if found else None
 
 

@@ -70,8 +70,8 @@ def test_without_a_command_it_helps():
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["nod"], "Did you mean"),
-        (["node", "lst"], "see `deploysteps node --help`"),
+        (["nod"], "No such command 'nod'"),
+        (["node", "listt"], "see `deploysteps node --help`"),
         (["node", "show"], "Missing argument 'NODE'"),
         (["node", "create"], "--driver"),
         (["node", "power", "n", "sideways"], "sideways"),

@@ -1,0 +1,229 @@
+"""The version table, against what the field's server was seen to do at every version."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploysteps import states
+from deploysteps.api import schemas, versions
+from deploysteps.db import conductors, nodes
+from tests.support_api import Api, Recording
+
+SEEN = json.loads(
+    (Path(__file__).parents[2] / "data" / "field-first-version.json").read_text("utf-8")
+)
+
+
+def first_seen(what: str) -> dict[str, int]:
+    return dict(SEEN[what]["first_seen"])
+
+
+NODE, ITEM, PORT = first_seen("node detail"), first_seen("node list item"), first_seen("port")
+FILTERS = {
+    name.removeprefix("list ?"): next(first for first, status in seen["status_changes"][-1:])
+    for name, seen in SEEN.items()
+    if name.startswith("list ?")
+}
+ARGUMENTS = {name: FILTERS.pop(name) for name in ("fields", "detail")}
+
+
+def around(first: int) -> list[int]:
+    return [v for v in (first - 1, first, first + 1) if versions.MIN <= v <= versions.MAX]
+
+
+def test_the_node_table_is_the_fields():
+    assert versions.NODE_FIELDS == NODE
+
+
+def test_the_other_tables_are_the_fields():
+    assert versions.STATES_FIELDS == first_seen("node states")
+    assert versions.PORT_FIELDS == PORT
+    assert versions.DRIVER_FIELDS == first_seen("driver")
+    assert set(versions.DRIVER_ITEM) == set(first_seen("driver list item"))
+    assert set(versions.NODE_ITEM) == set(ITEM)
+
+
+def test_endpoints_came_when_the_field_had_them():
+    root = first_seen("v1 root")
+    assert all(root[name] == first for name, first in versions.ENDPOINTS.items())
+
+
+def test_filters_came_when_the_field_had_them():
+    assert ARGUMENTS == {"fields": versions.LIST_FIELDS, "detail": versions.LIST_DETAIL}
+    assert {name: versions.NODE_FILTERS[name] for name in FILTERS} == FILTERS
+
+
+@pytest.mark.parametrize("field", NODE)
+def test_a_node_field_is_in_answers_from_its_version_on(api, node, field):
+    """F84: at v-1, v and v+1, in what is answered and in what is asked for."""
+    for version in around(NODE[field]):
+        there = version >= NODE[field]
+        path = f"/v1/nodes/{node.uuid}"
+        assert (field in api.get(path, version=version).body) == there
+        assert (field in api.get("/v1/nodes/detail", version=version).body["nodes"][0]) == there
+        asked = api.get(f"{path}?fields={field}", version=version)
+        if version < versions.LIST_FIELDS:
+            assert asked.status == 406
+        else:
+            assert asked.status == (200 if there else 406)
+            if there:
+                assert set(asked.body) == {field, "links"}
+
+
+@pytest.mark.parametrize("version", [1, 4, 5, 6, 115])
+def test_a_list_item_is_short(api, node, version):
+    expected = {name for name, first in ITEM.items() if first <= version}
+    assert set(api.get("/v1/nodes", version=version).body["nodes"][0]) == expected
+
+
+@pytest.mark.parametrize("field", PORT)
+def test_a_port_field_is_in_answers_from_its_version_on(api, port, field):
+    """F84, for ports."""
+    for version in around(PORT[field]):
+        there = version >= PORT[field]
+        assert (field in api.get(f"/v1/ports/{port.uuid}", version=version).body) == there
+        assert (field in api.get("/v1/ports/detail", version=version).body["ports"][0]) == there
+
+
+@pytest.mark.parametrize("field", first_seen("node states"))
+def test_a_field_of_the_states_is_in_answers_from_its_version_on(api, node, field):
+    first = first_seen("node states")[field]
+    for version in around(first):
+        body = api.get(f"/v1/nodes/{node.uuid}/states", version=version).body
+        assert (field in body) == (version >= first)
+
+
+@pytest.mark.parametrize("field", first_seen("driver"))
+def test_a_driver_field_is_in_answers_from_its_version_on(api, sqlite, field):
+    offers = [
+        conductors.Offer("fake-hardware", kind, "fake", True) for kind in versions.DRIVER_INTERFACES
+    ]
+    conductors.register(sqlite, "c1", "b1", offers)
+    first = first_seen("driver")[field]
+    for version in around(first):
+        body = api.get("/v1/drivers/fake-hardware", version=version).body
+        assert (field in body) == (version >= first)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_is_taken_from_its_version_on(api, name):
+    value = {"provision_state": "available", "retired": "false"}.get(name, "x")
+    for version in around(versions.NODE_FILTERS[name]):
+        status = api.get(f"/v1/nodes?{name}={value}", version=version).status
+        assert status == (200 if version >= versions.NODE_FILTERS[name] else 406)
+
+
+@pytest.mark.parametrize(("version", "status"), [(42, 400), (43, 200)])
+def test_detail_is_an_unknown_argument_before_its_version(api, version, status):
+    answer = api.get("/v1/nodes?detail=True", version=version)
+    assert answer.status == status
+    if status == 400:
+        assert answer.fault == "Unexpected arguments: detail"
+
+
+@pytest.mark.parametrize("path", ["/v1/lookup?node_uuid=x", "/v1/heartbeat/x", "/v1/conductors"])
+def test_an_endpoint_newer_than_the_request_is_not_found(api, path):
+    first = versions.ENDPOINTS[path.split("/")[2].split("?")[0]]
+    method = "POST" if "heartbeat" in path else "GET"
+    assert api(method, path, version=first - 1).status == 404
+    if "conductors" in path:
+        assert api(method, path, version=first).status == 200
+
+
+@pytest.mark.parametrize(("target", "first"), versions.TARGETS.items())
+def test_a_target_is_taken_from_its_version_on(api, node, conductor, target, first):
+    """F84, for verbs. What is not built is 400 once it is known, and says so."""
+    for version in around(first):
+        conductor.calls.clear()
+        answer = api.put(
+            f"/v1/nodes/{node.uuid}/states/provision", {"target": target}, version=version
+        )
+        if version < first:
+            assert answer.status == 406
+        elif target in states.VERBS:
+            assert (answer.status, len(conductor.calls)) == (202, 1)
+        else:
+            assert answer.status == 400
+            assert "not supported by this server yet" in answer.fault
+        if answer.status != 202:
+            assert conductor.calls == []
+
+
+@pytest.mark.parametrize(("target", "first"), versions.POWER_TARGETS.items())
+def test_a_power_target_is_taken_from_its_version_on(api, node, conductor, target, first):
+    for version in around(first):
+        path = f"/v1/nodes/{node.uuid}/states/power"
+        status = api.put(path, {"target": target}, version=version).status
+        assert status == (202 if version >= first else 406)
+
+
+def sample(schema: dict[str, object]) -> object:
+    """Return a value that a member of a body may have."""
+    if "object" in schema["type"]:
+        return {}
+    if "boolean" in schema["type"]:
+        return True
+    return "c2ab0b1e-1f7b-4c1e-9d7a-1a53d7b3f60a" if schema is schemas.UUID else "x"
+
+
+WRITABLE = [
+    name
+    for name, member in schemas.NODE["properties"].items()
+    if not member.get("readOnly") and name != "chassis_uuid"
+]
+
+
+@pytest.mark.parametrize("field", WRITABLE)
+def test_a_member_of_a_request_is_taken_from_its_version_on(conf, sqlite, node, field):
+    """F84, on request: 406 below, for a new node and in a patch."""
+    api = Api(conf, sqlite, Recording(create_node=node, update_node=node))
+    value = sample(schemas.NODE["properties"][field])
+    for version in around(NODE[field]):
+        answer = api.post("/v1/nodes", {"driver": "fake-hardware", field: value}, version=version)
+        assert answer.status == (201 if version >= NODE[field] else 406)
+        patch = [{"op": "add", "path": f"/{field}", "value": value}]
+        answer = api.patch(f"/v1/nodes/{node.uuid}", patch, version=version)
+        assert answer.status == (200 if version >= NODE[field] else 406)
+
+
+def test_names_are_no_nodes_before_1_5(api, node):
+    assert api.get("/v1/nodes/n1", version=4).status == 404
+    assert api.get("/v1/nodes/n1", version=5).status == 200
+
+
+@pytest.mark.parametrize(("version", "shown"), [(1, None), (2, "available")])
+def test_available_was_null_in_1_1(api, node, version, shown):
+    assert api.get("/v1/nodes", version=version).body["nodes"][0]["provision_state"] == shown
+    path = f"/v1/nodes/{node.uuid}/states"
+    assert api.get(path, version=version).body["provision_state"] == shown
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [(1, "available"), (10, "available"), (11, "enroll")]
+)
+def test_a_new_node_is_enroll_from_1_11_on(conf, sqlite, node, version, state):
+    conductor = Recording(create_node=node)
+    Api(conf, sqlite, conductor).post("/v1/nodes", {"driver": "fake-hardware"}, version=version)
+    ((_, (values,), _),) = conductor.calls
+    assert values["provision_state"] == state
+
+
+@pytest.mark.parametrize("state", sorted(versions.ABORT_FROM))
+def test_abort_came_late_to_some_states(api, sqlite, node, state):
+    nodes.set_unlocked(sqlite, node.id, {"provision_state": state})
+    path = f"/v1/nodes/{node.uuid}/states/provision"
+    assert api.put(path, {"target": "abort"}, version=109).status == 406
+    assert api.put(path, {"target": "abort"}, version=110).status == 202
+
+
+def test_deploy_entries_of_driver_internal_info_are_shown_at_every_version(api, sqlite, node):
+    nodes.set_unlocked(
+        sqlite, node.id, {"deploy_steps_column": [{"step": "a"}], "deploy_step_index_column": 0}
+    )
+    for version in (3, 43, 44, 115):
+        info = api.get(f"/v1/nodes/{node.uuid}", version=version).body["driver_internal_info"]
+        assert info["deploy_steps"] == [{"step": "a"}]
+        assert info["deploy_step_index"] == 0
