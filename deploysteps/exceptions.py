@@ -186,6 +186,12 @@ class MACAlreadyExists(Conflict):
     _msg_fmt = "A port with MAC address %(mac)s already exists."
 
 
+class DuplicatePortName(Conflict):
+    """A port of this name exists."""
+
+    _msg_fmt = "A port with name %(name)s already exists."
+
+
 class PortAlreadyExists(Conflict):
     """A port of this uuid exists."""
 

@@ -157,7 +157,10 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
 
 
 @click.group(
-    cls=Application, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+    "deploysteps",
+    cls=Application,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="deploysteps", prog_name="deploysteps")
 @click.option(

@@ -21,7 +21,7 @@ LOOKUP_VERSION, HEARTBEAT_VERSION = (1, 62), (1, 68)
 """The newest versions that the agent of this age speaks."""
 
 _ANSWER_SECONDS = 30
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _NO_TOKEN = "******"  # noqa: S105
 
 

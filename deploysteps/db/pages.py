@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -121,29 +123,33 @@ def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-class translating:
-    """Turns the database's duplicate errors into words about ``values``."""
+_CLASH = re.compile(r"(nodes|ports)[._](instance_uuid|uuid|name|address)\b")
+# (table, column) -> the error, and which of its arguments are which columns.
+_CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]] = {
+    ("nodes", "uuid"): (exceptions.NodeAlreadyExists, {"uuid": "uuid"}),
+    ("nodes", "name"): (exceptions.DuplicateName, {"name": "name"}),
+    ("nodes", "instance_uuid"): (
+        exceptions.InstanceAssociated,
+        {"instance_uuid": "instance_uuid", "node": "uuid"},
+    ),
+    ("ports", "uuid"): (exceptions.PortAlreadyExists, {"uuid": "uuid"}),
+    ("ports", "name"): (exceptions.DuplicatePortName, {"name": "name"}),
+    ("ports", "address"): (exceptions.MACAlreadyExists, {"mac": "address"}),
+}
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        """Remember what was to be written."""
-        self.values = values
 
-    def __enter__(self) -> None:
-        """Begin."""
+@contextmanager
+def translating(values: Mapping[str, Any]) -> Iterator[None]:
+    """Turn a database's duplicate error into words about ``values``.
 
-    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
-        """Translate."""
-        if not isinstance(exc, db_exc.DBDuplicateEntry):
-            return
-        named = " ".join(map(str, exc.columns)) + " " + str(exc.inner_exception)
-        value = self.values.get
-        if "instance_uuid" in named:
-            raise exceptions.InstanceAssociated(
-                instance_uuid=value("instance_uuid"), node=value("uuid")
-            ) from exc
-        if "address" in named:
-            raise exceptions.MACAlreadyExists(mac=value("address")) from exc
-        if "name" in named.replace("ports_name", "name"):
-            raise exceptions.DuplicateName(name=value("name")) from exc
-        kinds = exceptions.PortAlreadyExists if "ports" in named else exceptions.NodeAlreadyExists
-        raise kinds(uuid=value("uuid")) from exc
+    Its text names the constraint (servers) or the column (SQLite), and both
+    are spelled <table>, a sign, <column>.
+    """
+    try:
+        yield
+    except db_exc.DBDuplicateEntry as exc:
+        found = _CLASH.search(str(getattr(exc.inner_exception, "orig", exc)))
+        if found is None:
+            raise
+        error, named = _CLASHES[found[1], found[2]]
+        raise error(**{name: values.get(column) for name, column in named.items()}) from exc

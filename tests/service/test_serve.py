@@ -1,0 +1,266 @@
+"""``deploysteps serve`` as a process: start, refusals, signals, restart."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploysteps.cli import local_service
+from deploysteps.cli.client import node_path
+from deploysteps.cli.local_service import LocalService
+
+COMMAND = [sys.executable, "-m", "deploysteps.cli"]
+QUICK = {"conductor": {"recovery_interval": 0.5, "graceful_shutdown_timeout": 30}}
+
+
+def command(folder, *args, **environment):
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=folder,
+        env=local_service._environment() | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def wait_for(condition, what, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+def log_of(service):
+    return service.log.read_text()
+
+
+@pytest.fixture
+def service(tmp_path):
+    """Makes services in the test's folder; what is left running is killed."""
+    made = []
+
+    def make(settings=QUICK):
+        one = LocalService(tmp_path, settings)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+def enrol(client, name="n", **driver_info):
+    client.post("/v1/nodes", {"driver": "fake-hardware", "name": name, "driver_info": driver_info})
+    for target, state in (("manage", "manageable"), ("provide", "available")):
+        client.put(node_path(name, "states", "provision"), {"target": target})
+        wait_for(lambda state=state: client.get(node_path(name))["provision_state"] == state, state)
+
+
+def deploy(client, name="n", **more):
+    client.put(node_path(name, "states", "provision"), {"target": "active", **more})
+
+
+def state_of(client, name="n"):
+    return client.get(node_path(name))["provision_state"]
+
+
+def test_it_starts_tells_and_stops(service):
+    with service() as running:
+        assert running.client.get("/v1/drivers")["drivers"][0]["name"] == "fake-hardware"
+        told = log_of(running)
+        assert running.client.endpoint in told and "deploysteps.sqlite" in told
+        assert "NO authentication" in told
+        process = running._process
+    assert process.returncode == 0
+    assert "Traceback" not in log_of(running)
+
+
+def test_ctrl_c_stops_it_too(service):
+    with service() as running:
+        running._process.send_signal(signal.SIGINT)
+        assert running._process.wait(30) == 0
+
+
+def test_it_starts_again_at_once_with_the_same_name_and_port(service):
+    """F48, F55: after a kill as after a stop, everything is there."""
+    with service() as running:
+        enrol(running.client)
+        for end in (running.stop, running.kill):
+            end()
+            running.start()
+            assert state_of(running.client) == "available"
+
+
+def test_a_second_service_on_the_port_is_refused_and_harms_nothing(service, tmp_path):
+    with service() as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 2})
+        deploy(running.client)
+        second = command(tmp_path, "--config-file", running._config, "serve")
+        assert second.returncode == 6
+        assert "is the service running already?" in second.stderr
+        wait_for(lambda: state_of(running.client) == "active", "the run goes on")
+
+
+def test_a_running_step_may_finish(service):
+    with service() as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 2})
+        deploy(running.client)
+        wait_for(lambda: state_of(running.client) == "deploying", "deploying")
+        running.stop()
+        running.start()
+        run = running.client.get(node_path("n", "runs"))["runs"][0]
+        assert (run["outcome"], state_of(running.client)) == ("success", "active")
+
+
+def test_what_outlasts_the_grace_is_a_crash_that_is_told(service):
+    with service({"conductor": {"graceful_shutdown_timeout": 0.5}}) as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 120})
+        deploy(running.client)
+        process = running._process
+        running.stop()
+        assert process.returncode == 0
+        running.start()
+        wait_for(lambda: state_of(running.client) == "deploy failed", "recovered")
+        assert "deploy.deploy" in running.client.get(node_path("n"))["last_error"]
+
+
+def test_a_second_signal_ends_it_at_once(service):
+    with service() as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 120})
+        deploy(running.client)
+        wait_for(lambda: state_of(running.client) == "deploying", "deploying")
+        running._process.terminate()
+        wait_for(lambda: "Stopping" in log_of(running), "the first signal is heard")
+        running._process.terminate()
+        assert running._process.wait(10) == 130
+
+
+def test_json_tells_the_same(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--json"],
+        cwd=tmp_path,
+        env=local_service._environment() | {"OS_API__PORT": str(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        lines = [process.stdout.readline() for _ in range(7)]
+        told = json.loads("".join(lines))
+        assert told["address"] == f"http://127.0.0.1:{port}"
+        assert told["authentication"] is None and told["pid"] == process.pid
+    finally:
+        process.terminate()
+        process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "told"),
+    [
+        ({"OS_API__HOST_IP": "0.0.0.0"}, 6, "allow_public_noauth"),
+        ({"OS_API__HOST_IP": "::"}, 6, "allow_public_noauth"),
+        ({"OS_API__HOST_IP": "192.168.1.1"}, 6, "allow_public_noauth"),
+        ({"OS_API__PORT": "99999"}, 6, "[api] port"),
+        ({"OS_CONDUCTOR__WORKERS_POOL_SIZE": "-1"}, 6, "workers_pool_size"),
+        ({"OS_DEFAULT__ENABLED_HARDWARE_TYPES": "fake-hardwear"}, 6, "did you mean"),
+        ({"OS_DATABASE__CONNECTION": "nonsense"}, 6, "[database] connection"),
+        (
+            {
+                "OS_DATABASE__CONNECTION": "postgresql://u:hunter2@127.0.0.1:1/d",
+                "OS_DATABASE__CONNECT_WAIT": "0",
+            },
+            5,
+            "Connection refused",
+        ),
+        (
+            {
+                "OS_CONDUCTOR__DEPLOY_STEP_PRIORITY_OVERRIDE": "deploy.deploi:5",
+                "OS_API__PORT": "0",
+            },
+            6,
+            "deploy.deploi",
+        ),
+    ],
+)
+def test_refusals_are_one_line(tmp_path, environment, code, told):
+    """F40, F89, F90: what cannot work is said at start, by name."""
+    ended = command(tmp_path, "serve", **({"OS_API__PORT": "0"} | environment))
+    errors = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
+    assert ended.returncode == code, ended.stderr
+    assert len(errors) == 1 and "Traceback" not in ended.stderr
+    assert told in errors[0] or told in ended.stderr
+    assert "hunter2" not in ended.stdout + ended.stderr
+
+
+def test_a_public_address_can_be_wanted(tmp_path):
+    settings = {"api": {"host_ip": "0.0.0.0", "allow_public_noauth": True}}
+    with LocalService(tmp_path, settings) as running:
+        assert running.client.get("/v1/drivers")["drivers"]
+
+
+def test_strange_settings_are_told_in_the_log(tmp_path):
+    with LocalService(tmp_path, {"api": {"prot": 1}}) as running:
+        assert "there is no option prot in [api]; did you mean port?" in log_of(running)
+
+
+def left_running(folder: Path) -> list[str]:
+    """Processes whose command line names the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if str(folder) in line:
+                found.append(line)
+    return found
+
+
+def demo(folder, *args):
+    return subprocess.Popen(
+        [*COMMAND, "demo", *args],
+        env=local_service._environment() | {"TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_goes_well_and_leaves_nothing(tmp_path):
+    process = demo(tmp_path, "--json")
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    runs = json.loads(out)["runs"]
+    assert len(runs) == 3 and {run["outcome"] for run in runs.values()} == {"success"}
+    assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_demo_leaves_nothing(tmp_path, number):
+    process = demo(tmp_path)
+    try:
+        for line in process.stdout:
+            if "enrolled" in line:
+                break
+        assert left_running(tmp_path)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "interrupted" in err and "Traceback" not in err
+    assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []

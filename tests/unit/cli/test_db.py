@@ -1,0 +1,35 @@
+import json
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("OS_DATABASE__CONNECTION", raising=False)
+
+
+def test_the_schema_is_made_shown_and_removed(ok, failing, tmp_path):
+    assert json.loads(ok("db", "version", "--json").stdout)["current"] is None
+    ok("db", "upgrade")
+    told = json.loads(ok("db", "version", "--json").stdout)
+    assert told["current"] == told["head"]
+    assert (tmp_path / "var" / "deploysteps.sqlite").exists()
+    code, line = failing("db", "downgrade", "base")
+    assert code == 2 and "--yes" in line
+    assert "none (empty)" in ok("db", "downgrade", "base", "--yes").stdout
+    assert told["head"] in ok("db", "upgrade").stdout
+
+
+def test_a_revision_that_is_none(failing):
+    code, line = failing("db", "upgrade", "nope")
+    assert code == 2 and "nope" in line
+
+
+def test_a_database_that_is_away(run):
+    away = {
+        "OS_DATABASE__CONNECTION": "postgresql://u:hunter2@127.0.0.1:1/d",
+        "OS_DATABASE__CONNECT_WAIT": "0.1",
+    }
+    result = run("db", "version", env=away)
+    assert result.exit_code == 5
+    assert "waiting up to 0.1 s" in result.stderr and "hunter2" not in result.output
