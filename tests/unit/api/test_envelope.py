@@ -1,0 +1,202 @@
+"""Versions in headers, errors in their envelope, the log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from deploysteps import exceptions
+from deploysteps.api import middleware, versions
+from tests.support_api import Api, Refusing
+
+RANGE = {middleware.MIN_HEADER.lower(): "1.1", middleware.MAX_HEADER.lower(): "1.115"}
+USED = middleware.HEADER.lower()
+
+
+def has_range(answer) -> bool:
+    return all(answer.headers.get(name) == value for name, value in RANGE.items())
+
+
+@pytest.mark.parametrize(
+    ("headers", "used"),
+    [
+        ({}, "1.1"),
+        ({"X-OpenStack-Ironic-API-Version": "1.44"}, "1.44"),
+        ({"x-openstack-ironic-api-version": "latest"}, "1.115"),
+        ({"OpenStack-API-Version": "baremetal 1.44"}, "1.44"),
+        ({"OpenStack-API-Version": "baremetal latest"}, "1.115"),
+        ({"OpenStack-API-Version": "compute 2.1, baremetal 1.50"}, "1.50"),
+        ({"OpenStack-API-Version": "compute 2.1"}, "1.1"),
+        (
+            {
+                "OpenStack-API-Version": "baremetal 1.109",
+                "X-OpenStack-Ironic-API-Version": "1.109",
+                "X-Auth-Token": "notused",
+            },
+            "1.109",
+        ),
+    ],
+)
+def test_both_headers_name_the_version_and_the_answer_tells_it(api, headers, used):
+    answer = api.get("/v1/nodes", version=None, headers=headers)
+    assert (answer.status, answer.headers[USED]) == (200, used)
+    assert has_range(answer)
+
+
+@pytest.mark.parametrize("text", ["1.999", "1.116", "1.0", "2.0", "0.1", "1.-1", "abc", "1", "1.x", "", "1.1.1"])
+def test_a_version_that_is_not_there_is_406_with_the_range(api, text):
+    for path, form in (("/v1/nodes", {"code", "title", "description"}), ("/", None)):
+        answer = api.get(path, version=None, headers={middleware.HEADER: text})
+        assert answer.status == 406
+        assert has_range(answer)
+        assert USED not in answer.headers
+        if form:
+            assert set(answer.inner) == form
+            assert (answer.inner["code"], answer.inner["title"]) == (406, "Not Acceptable")
+        else:
+            assert answer.fault
+
+
+def test_errors_that_reached_a_resource_tell_the_versions(api):
+    answer = api.get("/v1/nodes/nope", version=99)
+    assert answer.fault == "Node nope could not be found."
+    assert answer.headers[USED] == "1.99" and has_range(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "title"),
+    [
+        ("GET", "/v2/nodes", 404, "Not Found"),
+        ("GET", "/v1/nope", 404, "Not Found"),
+        ("GET", "/v1/nodes/x/management/boot_device", 404, "Not Found"),
+        ("GET", "/v1/deploy_templates", 404, "Not Found"),
+        ("PUT", "/v1/nodes", 405, "Method Not Allowed"),
+        ("POST", "/v1/nodes/detail", 405, "Method Not Allowed"),
+        ("GET", "/v1/nodes/x/states/power", 405, "Method Not Allowed"),
+    ],
+)
+def test_what_is_not_built_is_told_before_routing_without_versions(
+    api, method, path, status, title
+):
+    answer = api(method, path)
+    assert answer.status == status
+    assert answer.inner == {"code": status, "title": title, "description": ""}
+    assert USED not in answer.headers and not has_range(answer)
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/nodes/", "/nodes", "/v1/nodes/n1/"])
+def test_a_trailing_slash_makes_no_difference_and_bookmarks_lead_somewhere(api, node, path):
+    assert api.get(path).status == 200
+
+
+def test_every_answer_has_an_id_of_its_own(api):
+    seen = set()
+    for path in ("/", "/v1/nodes", "/v1/nodes/nope", "/nope"):
+        headers = api.get(path).headers
+        assert headers["openstack-request-id"] == headers["x-openstack-request-id"]
+        assert headers["openstack-request-id"].startswith("req-")
+        seen.add(headers["openstack-request-id"])
+    assert len(seen) == 4
+
+
+def test_the_version_documents_are_what_clients_negotiate_by(api):
+    root = api.get("/", version=None).body
+    assert root["versions"] == [root["default_version"]]
+    assert root["default_version"]["version"] == "1.115"
+    assert root["default_version"]["min_version"] == "1.1"
+    assert root["default_version"]["id"] == "v1"
+    v1 = api.get("/v1", version=None).body
+    assert v1["version"] == root["default_version"]
+    assert v1["id"] == "v1" and v1["media_types"]["base"] == "application/json"
+
+
+@pytest.mark.parametrize("first", sorted(set(versions.ENDPOINTS.values())))
+def test_the_version_document_lists_what_the_request_sees(api, first):
+    for version in (max(1, first - 1), first):
+        there = {name for name, since in versions.ENDPOINTS.items() if since <= version}
+        body = api.get("/v1", version=version).body
+        assert there == set(body) - {"id", "links", "media_types", "version"}
+
+
+# --- errors of the conductor -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exception", "status"),
+    [
+        (exceptions.InvalidParameterValue("no"), 400),
+        (exceptions.InvalidStateRequested(action="a", node="b", state="c"), 400),
+        (exceptions.NodeInMaintenance(op="deploy", node="n"), 400),
+        (exceptions.NodeNotFound(node="x"), 404),
+        (exceptions.NodeLocked(node="n", host="h"), 409),
+        (exceptions.Conflict("busy"), 409),
+        (exceptions.NoFreeConductorWorker(), 503),
+        (exceptions.NotStarted(reason="it stops"), 503),
+        (exceptions.DatabaseUnavailable(reason="gone"), 503),
+        (exceptions.PowerStateFailure(pstate="power on"), 500),
+    ],
+)
+def test_the_code_of_an_exception_is_the_status(conf, sqlite, node, exception, status):
+    answer = Api(conf, sqlite, Refusing(exception)).put(
+        "/v1/nodes/n1/states/provision", {"target": "active"}
+    )
+    assert answer.status == status
+    assert answer.fault == str(exception)
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+@pytest.mark.parametrize("exception", [ZeroDivisionError("hunter2"), OSError("hunter2")])
+def test_an_unexpected_error_tells_nothing_but_the_log_has_it(
+    conf, sqlite, node, caplog, exception
+):
+    answer = Api(conf, sqlite, Refusing(exception)).delete("/v1/nodes/n1")
+    assert answer.status == 500
+    assert "hunter2" not in answer.text and "Traceback" not in answer.text
+    request_id = answer.headers["openstack-request-id"]
+    assert request_id in answer.fault
+    assert any(request_id in r.getMessage() and r.exc_info for r in caplog.records)
+
+
+def test_an_error_text_is_short_and_tells_no_token(conf, sqlite, node):
+    told = "cannot reach http://u:hunter2@h/?agent_token=hunter2 " + "x" * 100_000
+    answer = Api(conf, sqlite, Refusing(exceptions.Invalid(told))).delete("/v1/nodes/n1")
+    assert answer.status == 400
+    assert "hunter2" not in answer.text
+    assert len(answer.text) < 10_000
+
+
+def test_an_error_text_with_odd_characters_is_still_an_answer(conf, sqlite, node):
+    refused = Refusing(exceptions.Invalid("\ud800\0\U0001f600 \u2028"))
+    answer = Api(conf, sqlite, refused).delete("/v1/nodes/n1")
+    assert answer.status == 400
+    assert answer.fault == "\ud800\0\U0001f600 \u2028"
+
+
+def test_a_database_that_is_away_is_503(conf, sqlite, node, monkeypatch):
+    def away(*args, **kwargs):
+        raise exceptions.DatabaseUnavailable(reason="no route")
+
+    monkeypatch.setattr(sqlite, "read", away)
+    assert Api(conf, sqlite, None).get("/v1/nodes").status == 503
+
+
+# --- log ----------------------------------------------------------------------------------------
+
+
+def test_a_request_is_one_line_without_secrets(api, node, caplog):
+    caplog.set_level(logging.INFO, middleware.__name__)
+    answer = api.get("/v1/nodes/n1?agent_token=hunter2&x=1")
+    lines = [r.getMessage() for r in caplog.records if r.name == middleware.__name__]
+    assert len(lines) == 1
+    assert "hunter2" not in lines[0]
+    assert answer.headers["openstack-request-id"] in lines[0]
+    assert "GET /v1/nodes/n1?" in lines[0] and " 400 " in lines[0]
+
+
+def test_bodies_are_not_logged(api, caplog):
+    """F76."""
+    caplog.set_level(logging.DEBUG)
+    api.post("/v1/nodes", {"driver": "x", "driver_info": {"password": "hunter2"}, "zzz": "hunter2"})
+    assert not any("hunter2" in r.getMessage() for r in caplog.records)
