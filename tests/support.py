@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deploysteps import states
+from deploysteps import exceptions, states
 from deploysteps.conductor.service import Service
 from deploysteps.db import nodes, runs
 from deploysteps.db.engine import Database
@@ -80,24 +80,28 @@ def _mac(number: int) -> str:
 
 def token(service: Service, node: Node) -> str:
     """Look the node up as its agent does, and return the agent's token."""
-    return service.manager.lookup(None, [], node.uuid)[1]
+    return _agents(lambda: service.manager.lookup(None, [], node.uuid)[1])
 
 
-def beat(service: Service, node: Node, token: str, **more: Any) -> None:
-    """Send a heartbeat; one that is refused as locked is sent again, as agents do."""
-    from deploysteps import exceptions
-
+def _agents(call: Callable[[], Any]) -> Any:
+    """Call, again while the node is locked, as agents do."""
     until = time.monotonic() + 10
     while True:
         try:
-            service.manager.heartbeat(
-                None, node.uuid, CALLBACK, agent_token=token, agent_version="1", **more
-            )
-            return
+            return call()
         except exceptions.NodeLocked:
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
+
+
+def beat(service: Service, node: Node, token: str, **more: Any) -> None:
+    """Send a heartbeat; one that is refused as locked is sent again, as agents do."""
+    _agents(
+        lambda: service.manager.heartbeat(
+            None, node.uuid, CALLBACK, agent_token=token, agent_version="1", **more
+        )
+    )
 
 
 def settle(

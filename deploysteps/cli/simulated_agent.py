@@ -77,9 +77,8 @@ class SimulatedAgent(threading.Thread):
         pauses = _Pauses()
         query = {"addresses": self.address, "node_uuid": self.node_uuid}
         while not self._stopped.is_set():
-            answer = self._ask("GET", "/v1/lookup", LOOKUP_VERSION, params=query)
-            if answer is not None and answer.status_code == 200:
-                found = answer.json()
+            found = _document(self._ask("GET", "/v1/lookup", LOOKUP_VERSION, params=query))
+            if found is not None:
                 token = found["config"]["agent_token"]
                 if token != _NO_TOKEN:
                     self._tell(f"looked itself up: it is node {found['node']['uuid']}")
@@ -131,6 +130,17 @@ class SimulatedAgent(threading.Thread):
         except (requests.RequestException, ValueError, KeyError) as exc:
             self._tell(f"{path}: no answer ({type(exc).__name__})")
             return None
+
+
+def _document(answer: requests.Response | None) -> dict[str, Any] | None:
+    """Return what a good answer holds."""
+    if answer is None or answer.status_code != 200:
+        return None
+    try:
+        found: dict[str, Any] = answer.json()
+    except ValueError:
+        return None
+    return found
 
 
 class _Pauses:

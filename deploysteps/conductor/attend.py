@@ -46,7 +46,8 @@ def guarded(work: Callable[..., None]) -> Callable[..., None]:
         except exceptions.LockLost as exc:
             LOG.warning("Node %s: %s The work stops here.", task.node.uuid, exc)
         except BaseException as exc:
-            LOG.exception("Node %s: an error of the engine, not of a step", task.node.uuid)
+            trace = words.traced(exc, words.masker_of(task.node))
+            LOG.error("Node %s: an error of the engine, not of a step\n%s", task.node.uuid, trace)
             _last_resort(task, exc)
 
     return run
@@ -137,6 +138,16 @@ def _waiting_step(task: TaskManager, flow: StepFlow) -> dict[str, Any]:
 
 def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) -> None:
     """Let the deploy interface say what a heartbeat means."""
+    if beat.agent_status or beat.agent_status_message:
+        said = words.shortened(beat.agent_status_message or "", words.EVIDENCE_BYTES)
+        attempt.evidence = {
+            **(attempt.evidence or {}),
+            "agent": {
+                "status": beat.agent_status,
+                "message": words.masker_of(task.node).text(said),
+                "at": types.timestamp(types.utcnow()),
+            },
+        }
     if attempt.owner == "agent" and attempt.reenter:
         _settle(task, flow, attempt, answers.DONE)
         return

@@ -44,7 +44,7 @@ def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) ->
         _refuse_locked(node)
         return node, MASK
     token = random_source.token_urlsafe(32)
-    rows.give_token(runtime.database, node.id, token)
+    rows.give_token(runtime.database, node.id, node.uuid, token)
     node.set_driver_internal_info("agent_secret_token", token)
     return node, token
 

@@ -351,6 +351,7 @@ def _plan(
     try:
         offered = steps.overridden(task, flow)
     except Exception as exc:  # not the caller's mistake: the run fails and says so
-        LOG.exception("Node %s: its steps cannot be collected", task.node.uuid)
+        trace = words.traced(exc, words.masker_of(task.node))
+        LOG.error("Node %s: its steps cannot be collected\n%s", task.node.uuid, trace)
         return [], f"the steps cannot be collected: {words.text_of(exc)}"
     return steps.plan(offered, requested, flow), None

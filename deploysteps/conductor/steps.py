@@ -157,7 +157,7 @@ def merge(
                 f"GET /v1/nodes/<node>/steps lists what there is"
             )
         step = merged[known[key]]
-        if key == flow.core and wanted["priority"] not in (0, step["priority"]):
+        if key == flow.core and wanted["priority"] != 0:
             raise exceptions.InvalidParameterValue(
                 f"the core step {label} can be disabled (priority 0), not given another priority"
             )

@@ -57,6 +57,15 @@ def step_failed(interface: str, step: str, why: str, attempt: int, took: float) 
     return f"{interface}.{step} failed: {why} (attempt {attempt}, after {seconds(took)})"
 
 
+def traced(exc: BaseException, mask: secrets.Masker) -> str:
+    """Return an exception's traceback, masked, for the log and for evidence."""
+    try:
+        trace = "".join(traceback.format_exception(exc))
+    except BaseException:  # formatting calls __str__, which may raise anything
+        trace = type(exc).__name__
+    return mask.text(shortened(trace, EVIDENCE_BYTES))
+
+
 def evidence_of(
     exc: BaseException | None, mask: secrets.Masker, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -67,10 +76,6 @@ def evidence_of(
     """
     found = dict(before or {})
     if exc is not None:
-        try:
-            trace = "".join(traceback.format_exception(exc))
-        except BaseException:  # formatting calls __str__, which may raise anything
-            trace = type(exc).__name__
         found["exception"] = mask.text(shortened(text_of(exc), EVIDENCE_BYTES))
-        found["traceback"] = mask.text(shortened(trace, EVIDENCE_BYTES))
+        found["traceback"] = traced(exc, mask)
     return found

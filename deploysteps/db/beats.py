@@ -66,13 +66,13 @@ def record(
     _unlocked(database, node_id, node_uuid, columns_of(values), also)
 
 
-def give_token(database: Database, node_id: int, token: str) -> None:
+def give_token(database: Database, node_id: int, node_uuid: str, token: str) -> None:
     """Store the token of a new boot, unless another lookup was faster.
 
     :raises NodeLocked: an operation holds the node, or it has a token by now.
     """
     query = _NODE.c.agent_secret_token.is_(None)
-    _unlocked(database, node_id, str(node_id), {"agent_secret_token": token}, (), query)
+    _unlocked(database, node_id, node_uuid, {"agent_secret_token": token}, (), query)
 
 
 def _unlocked(

@@ -411,6 +411,8 @@ def test_a_driver_that_overrides_heartbeat_decides_alone(database, start):
     support.beat(service, node, token, agent_status="error", agent_status_message="disk on fire")
     node = support.settle(database, node.uuid, states.DEPLOYFAIL)
     assert "vendor.second failed: disk on fire" in node.last_error
+    said = support.attempts(database, node)[-1].evidence["agent"]
+    assert (said["status"], said["message"]) == ("error", "disk on fire")
     assert heard[0] == (support.CALLBACK, "1", "start", None)
 
 

@@ -190,7 +190,7 @@ def test_json_tells_the_same(tmp_path):
                 "OS_API__PORT": "0",
             },
             6,
-            "deploy.deploi",
+            "'deploi'",
         ),
     ],
 )
@@ -200,7 +200,7 @@ def test_refusals_are_one_line(tmp_path, environment, code, told):
     errors = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
     assert ended.returncode == code, ended.stderr
     assert len(errors) == 1 and "Traceback" not in ended.stderr
-    assert told in errors[0] or told in ended.stderr
+    assert told in errors[0]
     assert "hunter2" not in ended.stdout + ended.stderr
 
 
@@ -258,7 +258,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, number):
                 break
         assert left_running(tmp_path)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -1,6 +1,8 @@
 import http.server
 import json
 import threading
+import time
+import types
 import urllib.parse
 
 import pytest
@@ -82,7 +84,8 @@ def stub():
 @pytest.fixture(autouse=True)
 def quiet_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("deploysteps.cli.waiting.time.sleep", lambda seconds: None)
+    hurried = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None)
+    monkeypatch.setattr("deploysteps.cli.waiting.time", hurried)
 
 
 @pytest.fixture
