@@ -6,7 +6,7 @@ WORKERS ?= 2
 BIN = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash bench lint format clean
+.PHONY: help demo test crash load bench lint format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,10 +15,13 @@ demo: $(VENV)/.runs ## Watch three nodes being deployed, the service killed and 
 	$(BIN)/deploysteps demo
 
 test: $(VENV)/.tests ## Run the test suite and measure its coverage
-	$(BIN)/pytest -n $(WORKERS) -m "not crash" --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load" --cov --cov-report=term
 
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash
+
+load: $(VENV)/.tests ## Let fifty agents and four pollers share one SQLite file for a minute
+	$(BIN)/pytest -m load -s tests/load
 
 bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow
 	$(BIN)/python -m benchmarks

@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -20,7 +21,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from sqlalchemy import event
 
 from deploysteps import exceptions, states
@@ -161,17 +161,15 @@ def _child(work: Callable[[], Any], writer: int) -> None:
 
 
 def _read(pipe: int, pid: int, limit: float) -> bytes:
-    """Read to the end; SIGKILL at the limit, with what was said until then."""
-    timer = threading.Timer(limit, lambda: (os.write(2, b"a fork hangs\n"), os.kill(pid, 9)))
-    timer.daemon = True
-    timer.start()
-    try:
-        found = b""
-        while chunk := os.read(pipe, 65536):
-            found += chunk
-        return found
-    finally:
-        timer.cancel()
+    """Read to the end; at the limit, kill it and say so."""
+    until, found = time.monotonic() + limit, b""
+    while select.select([pipe], [], [], max(until - time.monotonic(), 0))[0]:
+        chunk = os.read(pipe, 65536)
+        if not chunk:
+            return found
+        found += chunk
+    os.kill(pid, signal.SIGKILL)
+    return json.dumps({"error": f"a forked process hung for {limit} s"}).encode()
 
 
 # --- the world around a conductor --------------------------------------------------
@@ -223,7 +221,8 @@ def _while_it_waits(conductor: Stepwise, node: Node, attempt: StepAttempt, world
             return
     except exceptions.NodeLocked:
         return
-    conductor.recovery.sweep()  # adopts what a lost conductor waited for
+    if attempt.conductor != conductor.runtime.host:
+        conductor.recovery.sweep()  # adopts what a lost conductor waited for
     time.sleep(min(conductor.sweeper.sweep(), 0.005))
 
 
@@ -236,6 +235,3 @@ def disposed(*databases: Database) -> None:
 def unconnected(database: Database) -> None:
     """In a fork: forget the parent's connections without touching them."""
     database.engine.dispose(close=False)
-
-
-__all__ = ["Ended", "Points", "Stepwise", "forked", "points", "sa", "watched"]

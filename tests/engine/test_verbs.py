@@ -82,9 +82,11 @@ def test_ports_are_changed_and_removed_under_the_nodes_lock(sqlite, start, conf)
     node = support.enrolled(service)
     port = ports.of_node(sqlite, node.id)[0]
     assert manager.update_port(None, port.uuid, {"pxe_enabled": False}).pxe_enabled is False
-    with task_manager.acquire(None, node.uuid, runtime=service.runtime):
-        with pytest.raises(exceptions.NodeLocked):
-            manager.destroy_port(None, port.uuid)
+    with (
+        task_manager.acquire(None, node.uuid, runtime=service.runtime),
+        pytest.raises(exceptions.NodeLocked),
+    ):
+        manager.destroy_port(None, port.uuid)
     manager.destroy_port(None, port.uuid)
     with pytest.raises(exceptions.PortNotFound):
         manager.destroy_port(None, port.uuid)
@@ -98,9 +100,11 @@ def test_updating_keeps_what_it_is_told_and_refuses_busy_nodes(database, start, 
     changed = manager.update_node(None, node.uuid, {"extra": {"a": [1]}, "owner": "me"})
     assert changed.extra == {"a": [1]} and changed.updated_at is not None
     assert nodes.get(database, node.uuid).extra == {"a": [1]}
-    with task_manager.acquire(None, node.uuid, purpose="x", runtime=service.runtime):
-        with pytest.raises(exceptions.NodeLocked):
-            manager.update_node(None, node.uuid, {"owner": "you"})
+    with (
+        task_manager.acquire(None, node.uuid, purpose="x", runtime=service.runtime),
+        pytest.raises(exceptions.NodeLocked),
+    ):
+        manager.update_node(None, node.uuid, {"owner": "you"})
     put(database, node, provision_state=states.DEPLOYWAIT)
     with pytest.raises(exceptions.Conflict, match="state transition is in progress"):
         manager.update_node(None, node.uuid, {"owner": "you"})

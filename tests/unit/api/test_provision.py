@@ -127,7 +127,7 @@ def test_an_empty_list_of_steps_is_ignored_at_any_version(api, conductor):
 @pytest.mark.parametrize(
     ("target", "drive", "version", "status"),
     [
-        ("active", "http://host/drive", 1, 202),
+        ("active", "http://host/drive", 5, 202),
         ("rebuild", "x", 34, 400),
         ("rebuild", "x", 35, 202),
         ("active", {}, 55, 400),

@@ -1,0 +1,146 @@
+"""Runs and steps of a node: ours, at every version."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+import sqlalchemy as sa
+
+from deploysteps.db import nodes
+from deploysteps.db.models import StepAttempt, StepRun
+from tests.support_api import Api, Recording
+from tests.support_sql import counting
+
+BEGAN = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
+
+
+def run_of(database, node, number, *, states=(), **values):
+    """Insert a run whose attempts have these states."""
+
+    def work(connection):
+        row = {
+            "uuid": f"00000000-0000-0000-0000-{number:012}",
+            "node_id": node.id,
+            "flow": "deploy",
+            "plan": [],
+            "started_at": BEGAN,
+            **values,
+        }
+        run_id = connection.execute(sa.insert(StepRun).values(row)).inserted_primary_key[0]
+        for position, state in enumerate(states):
+            attempt = {
+                "run_id": run_id,
+                "position": position,
+                "attempt": 1,
+                "node_id": node.id,
+                "interface": "deploy",
+                "step": f"s{position}",
+                "state": state,
+                "conductor": "c1",
+                "started_at": BEGAN,
+                "progress": {"percent": 5, "password": "hunter2"},
+            }
+            connection.execute(sa.insert(StepAttempt).values(attempt))
+        return row["uuid"]
+
+    return database.write(work)
+
+
+@pytest.mark.parametrize(
+    ("values", "states", "told"),
+    [
+        ({}, (), "running"),
+        ({}, ("finished", "running"), "running"),
+        ({}, ("finished", "waiting"), "waiting"),
+        ({}, ("waiting", "running"), "running"),
+        ({"abort_requested_at": BEGAN}, ("running",), "aborting"),
+        ({"finished_at": BEGAN, "outcome": "success"}, ("finished",), "finished"),
+        ({"finished_at": BEGAN, "abort_requested_at": BEGAN}, ("finished",), "finished"),
+    ],
+)
+def test_the_state_of_a_run_follows_its_attempts(api, sqlite, node, values, states, told):
+    run_of(sqlite, node, 1, states=states, **values)
+    assert api.get("/v1/nodes/n1/runs").body["runs"][0]["state"] == told
+
+
+@pytest.mark.parametrize("version", [None, 1, 43, 115])
+def test_a_run_is_shown_with_its_attempts_at_every_version(api, sqlite, node, version):
+    run_of(sqlite, node, 1, states=("waiting",), requested_by="me", error="why")
+    (run,) = api.get(f"/v1/nodes/{node.uuid}/runs", version=version).body["runs"]
+    assert run == {
+        "uuid": "00000000-0000-0000-0000-000000000001",
+        "flow": "deploy",
+        "state": "waiting",
+        "requested_by": "me",
+        "started_at": "2026-11-30T12:00:00.000000+00:00",
+        "finished_at": None,
+        "outcome": None,
+        "error": "why",
+        "attempts": [
+            {
+                "interface": "deploy",
+                "step": "s0",
+                "attempt": 1,
+                "state": "waiting",
+                "conductor": "c1",
+                "started_at": "2026-11-30T12:00:00.000000+00:00",
+                "finished_at": None,
+                "outcome": None,
+                "error": None,
+                "progress": {"percent": 5, "password": "******"},
+            }
+        ],
+    }
+
+
+def test_runs_are_paged_newest_first_and_are_of_this_node_only(api, sqlite, node):
+    other = nodes.insert(sqlite, {"driver": "x", "provision_state": "enroll"})
+    foreign = run_of(sqlite, other, 99)
+    uuids = [run_of(sqlite, node, number, states=("finished",)) for number in range(5)]
+    path, found = "/v1/nodes/n1/runs?limit=2", []
+    while path:
+        body = api.get(path).body
+        found += [run["uuid"] for run in body["runs"]]
+        path = body.get("next", "").removeprefix("http://falconframework.org")
+    assert found == uuids[::-1]
+    assert api.get(f"/v1/nodes/n1/runs?marker={foreign}").status == 404
+    assert api.get("/v1/nodes/n1/runs?marker=zzz").status == 404
+    for wrong in ("sort_key=id", "limit=-1", "zzz=1", "marker=%00"):
+        assert api.get(f"/v1/nodes/n1/runs?{wrong}").status == 400
+
+
+def test_a_page_of_runs_costs_the_same_queries_whatever_its_length(api, sqlite, node):
+    """F86."""
+    run_of(sqlite, node, 1, states=("finished",) * 3)
+    with counting(sqlite) as few:
+        api.get("/v1/nodes/n1/runs")
+    for number in range(2, 20):
+        run_of(sqlite, node, number, states=("finished",) * 3)
+    with counting(sqlite) as many:
+        assert len(api.get("/v1/nodes/n1/runs").body["runs"]) == 19
+    assert many.statements == few.statements
+
+
+@pytest.mark.parametrize("version", [None, 1, 115])
+def test_steps_are_shown_at_every_version(conf, sqlite, node, version):
+    step = {
+        "interface": "vendor",
+        "step": "say",
+        "flow": "deploy",
+        "priority": 5,
+        "default_priority": 5,
+        "argsinfo": {"password": {"description": "the word", "secret": True}},
+        "abortable": True,
+        "repeatable": False,
+        "source": "driver",
+    }
+    api = Api(conf, sqlite, Recording(get_node_steps=[step]))
+    assert api.get(f"/v1/nodes/{node.uuid}/steps", version=version).body == {"steps": [step]}
+
+
+def test_validation_tells_of_the_interfaces_that_the_field_tells_of(conf, sqlite, node):
+    found = {"boot": {"result": True}, "power": {"result": False, "reason": "x"}, "vendor": {}}
+    api = Api(conf, sqlite, Recording(validate_driver_interfaces=found))
+    body = api.get("/v1/nodes/n1/validate").body
+    assert body == {"boot": {"result": True}, "power": {"result": False, "reason": "x"}}
