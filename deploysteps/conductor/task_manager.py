@@ -294,7 +294,11 @@ class TaskManager:
             with self:
                 work(self, *args)
 
-        slot.run(run)
+        try:
+            slot.run(run)
+        except BaseException:
+            self.abandon()
+            raise
 
     def __enter__(self) -> TaskManager:
         """Give the task."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions
 from deploysteps.db import types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Conductor, ConductorInterface
 from deploysteps.db.pages import fetch, rows_of
 
@@ -61,7 +61,7 @@ def register(
             )
         return int(row_id)
 
-    return database.write(work, happened=lambda c: True)
+    return database.write(work, happened=again)
 
 
 def touch(database: Database, hostname: str, boot_id: str) -> bool:
@@ -71,7 +71,7 @@ def touch(database: Database, hostname: str, boot_id: str) -> bool:
         .where(Conductor.hostname == hostname, Conductor.boot_id == boot_id)
         .values(updated_at=types.utcnow(), online=True)
     )
-    return database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True) == 1
+    return database.write(lambda c: c.execute(query).rowcount, happened=again) == 1
 
 
 def leave(database: Database, hostname: str, boot_id: str) -> None:
@@ -81,13 +81,13 @@ def leave(database: Database, hostname: str, boot_id: str) -> None:
         .where(Conductor.hostname == hostname, Conductor.boot_id == boot_id)
         .values(online=False)
     )
-    database.write(lambda c: c.execute(query) and None, happened=lambda c: True)
+    database.write(lambda c: c.execute(query) and None, happened=again)
 
 
 def prune(database: Database, older_than: datetime.datetime) -> int:
     """Forget conductors that are long gone; returns how many."""
     query = sa.delete(Conductor).where(Conductor.updated_at < older_than)
-    return int(database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True))
+    return int(database.write(lambda c: c.execute(query).rowcount, happened=again))
 
 
 def listing(database: Database) -> list[Conductor]:

@@ -36,6 +36,11 @@ class CommitUnknown(exceptions.DatabaseUnavailable):
     """The connection broke at COMMIT: it may have happened or not."""
 
 
+def again(_connection: sa.Connection) -> bool:
+    """Answer ``happened`` for a write that may as well be done a second time."""
+    return False
+
+
 class Database:
     """A database, its pool, and the two ways to use it."""
 

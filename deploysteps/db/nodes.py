@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions
 from deploysteps.db import types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, NodeHistory, Port
 from deploysteps.db.node import STEP_KEYS as STEP_KEYS
 from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
@@ -124,7 +124,7 @@ def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) ->
             .values({**values, "updated_at": types.utcnow()})
         )
 
-    database.write(work, happened=lambda c: True)
+    database.write(work, happened=again)
 
 
 def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:

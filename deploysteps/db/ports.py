@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions
 from deploysteps.db import types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Port
 from deploysteps.db.pages import exists, fetch, page, rows_of, translating
 
@@ -76,7 +76,7 @@ def update(database: Database, uuid: str, values: Mapping[str, Any]) -> Port:
     with translating({**values, "uuid": uuid}):
         database.write(
             lambda c: c.execute(sa.update(Port).where(Port.uuid == uuid).values(row)) and None,
-            happened=lambda c: True,
+            happened=again,
         )
     return get(database, uuid)
 

@@ -87,4 +87,13 @@ def ask_abort(database: Database, run_id: int, by: str | None) -> bool:
         )
         .values(abort_requested_at=types.utcnow(), abort_requested_by=by)
     )
-    return database.write(lambda c: c.execute(query).rowcount, happened=lambda c: True) == 1
+    asked = sa.select(StepRun.id).where(
+        StepRun.id == run_id, StepRun.abort_requested_at.is_not(None)
+    )
+    return (
+        database.write(
+            lambda c: c.execute(query).rowcount,
+            happened=lambda c: c.execute(asked).first() is not None,
+        )
+        == 1
+    )

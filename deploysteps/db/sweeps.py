@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from deploysteps import states
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
 from deploysteps.db.runs import WAITING
 from deploysteps.db.transitions import Key
@@ -104,7 +104,7 @@ def take_wait(database: Database, key: Key, conductor: str) -> None:
         .where(_A.c.attempt == key.attempt, _A.c.state == WAITING)
         .values(conductor=conductor)
     )
-    database.write(lambda c: c.execute(query) and None, happened=lambda c: True)
+    database.write(lambda c: c.execute(query) and None, happened=again)
 
 
 def prune_runs(database: Database, keep: int) -> int:
@@ -129,4 +129,4 @@ def _prune_one(database: Database, rows: sa.Table, node_id: int, keep: int, old:
     newest = sa.select(rows.c.id).where(rows.c.node_id == node_id).order_by(rows.c.id.desc())
     last = database.read(lambda c: c.execute(newest.offset(keep - 1).limit(1)).scalar())
     gone = sa.delete(rows).where(rows.c.node_id == node_id, rows.c.id < last, old)
-    return int(database.write(lambda c: c.execute(gone).rowcount, happened=lambda c: True))
+    return int(database.write(lambda c: c.execute(gone).rowcount, happened=again))

@@ -10,7 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from deploysteps.db import types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
 from deploysteps.db.runs import FINISHED, RUNNING, WAITING
@@ -179,9 +179,7 @@ def send_signal(database: Database, key: Key, kind: str, detail: str | None = No
     """Write a signal without a lock; False when nothing waits for it."""
     sent = signal(key, kind, detail)
     return (
-        database.write(
-            lambda c: c.execute(sent.statement, sent.values).rowcount, happened=lambda c: True
-        )
+        database.write(lambda c: c.execute(sent.statement, sent.values).rowcount, happened=again)
         == 1
     )
 

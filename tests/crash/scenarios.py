@@ -53,6 +53,9 @@ journal = Journal()
 class Deploy(support.Deploy):
     """No steps; tells that it prepared and tidied up."""
 
+    def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
+        return []
+
     def prepare(self, task: Any) -> None:
         journal.note("run", "prepare")
 
@@ -207,6 +210,14 @@ class Waiting(Kinds):
     def first(self, task):
         return self._agent(task, "first")
 
+    @base.deploy_step(priority=80)
+    def second(self, task):
+        return self._agent(task, "second")
+
+
+class Impatient(Waiting):
+    """The second wait is over as soon as it is looked at."""
+
     @base.deploy_step(priority=80, timeout=0.001)
     def second(self, task):
         return self._agent(task, "second")
@@ -341,7 +352,7 @@ SCENARIOS: dict[str, Scenario] = {
             values={"extra": {"abort": "running"}},
         ),
         Scenario("aborted-waiting", Aborted, deploy, states.DEPLOYFAIL, _aborts_third),
-        Scenario("timed-out", Waiting, deploy, states.DEPLOYFAIL, _silent_second),
+        Scenario("timed-out", Impatient, deploy, states.DEPLOYFAIL, _silent_second),
         Scenario("told", Waiting, deploy, states.DEPLOYFAIL, _told),
         Scenario("undeployed-waiting", Waiting, deploy, states.AVAILABLE, _undeploys_second),
         Scenario("undeployed", Waiting, tear_down, states.AVAILABLE, at=states.ACTIVE, steps=False),
@@ -358,8 +369,3 @@ def node_for(conductor: Stepwise, scenario: Scenario) -> Node:
         {"driver": "test-hardware", "provision_state": scenario.at, **scenario.values},
     )
 
-
-def waiting_attempt(database: Database, node: Node) -> StepAttempt | None:
-    """Return the node's attempt that waits, if one does."""
-    found = support.attempts(database, node) if node.run_id is not None else []
-    return found[-1] if found and found[-1].owner else None

@@ -1,0 +1,121 @@
+"""What the README says is tried: its programs run, its lists are those of the code."""
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from deploysteps import conf
+from deploysteps.cli.app import COMMANDS
+from deploysteps.cli.errors import MEANINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.rst").read_text()
+
+
+def block(name):
+    """Return the code block of this name."""
+    found = re.search(
+        rf"\.\. code-block:: \w+\n +:name: {re.escape(name)}\n\n((?: +.*\n|\n)+)", README
+    )
+    assert found, name
+    return textwrap.dedent(found[1])
+
+
+def lines(code):
+    return [line for line in code.splitlines() if line.strip()]
+
+
+def run(folder, *args):
+    return subprocess.run(
+        [sys.executable, *args], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def lamp(tmp_path):
+    (tmp_path / "lamp.py").write_text(block("lamp.py"))
+    (tmp_path / "test_lamp.py").write_text(block("test_lamp.py"))
+    return tmp_path
+
+
+def test_the_first_driver_passes_its_test(lamp):
+    assert len(lines(block("lamp.py"))) <= 30
+    found = run(lamp, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lamp.py")
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_first_driver_deploys_a_node_by_its_entry_points(lamp):
+    info = lamp / "lamp-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lamp\nVersion: 1\n")
+    points = block("setup.cfg").partition("[options.entry_points]\n")[2]
+    (info / "entry_points.txt").write_text(re.sub(r"^(\S+) =$", r"[\1]", points, flags=re.M))
+    program = block("embedded.py").replace("fake-hardware", "lamp")
+    program = program.replace('"name": "one"', '"name": "one", "driver_info": {"address": "a"}')
+    program = program.replace('== "deploying"', 'in ("deploying", "wait call-back")').replace(
+        "service.stop()", "print(nodes.get(service.database, 'one').last_error)\nservice.stop()"
+    )
+    (lamp / "deploysteps.conf").write_text(
+        "[DEFAULT]\nenabled_hardware_types = lamp\n[conductor]\nstep_poll_interval = 0.1\n"
+    )
+    (lamp / "program.py").write_text(program)
+    found = run(lamp, "program.py")
+    assert found.stdout.splitlines() == ["active", "None"], found.stdout + found.stderr
+
+
+def test_the_embedded_conductor_deploys_a_node(tmp_path):
+    assert len(lines(block("embedded.py"))) <= 15
+    (tmp_path / "embedded.py").write_text(block("embedded.py"))
+    found = run(tmp_path, "embedded.py")
+    assert found.stdout.splitlines() == ["active"], found.stderr
+
+
+CITED = sorted(set(re.findall(r"``(tests/[\w/]+\.py)::(\w+)``", README)))
+
+
+@pytest.mark.parametrize(("path", "name"), CITED)
+def test_the_tests_that_hold_the_promises_are_there(path, name):
+    assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.M)
+
+
+def test_every_promise_is_held():
+    table = README.partition("\nWhat it promises\n")[2].partition("\nHow it compares")[0]
+    promises = table.split("\n   * - ")[2:]
+    assert len(promises) >= 14
+    for promise in promises:
+        assert re.search(r"``tests/", promise), promise
+
+
+def test_the_exit_codes_are_those_of_the_code():
+    table = re.findall(r"^(\d+) +(.+)$", README, re.M)
+    assert {int(code): told for code, told in table} == {int(c): t for c, t in MEANINGS.items()}
+
+
+def test_every_setting_is_an_option():
+    named = {
+        (group.lower(), option.lower())
+        for group, option in re.findall(r"``OS_([A-Z]+)__([A-Z_]+)``", README)
+    }
+    known = {(group.name.lower(), o.name) for group, options in conf.list_opts() for o in options}
+    assert named - {("default", "debug")} <= known and named
+
+
+def test_every_command_is_a_command():
+    for name in re.findall(r"^ +deploysteps (\w+)", README, re.M):
+        assert name in COMMANDS
+
+
+def test_make_has_what_the_readme_names():
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"``make (\w+)``|^    make (\w+)", README, re.M)
+    for target in {one or other for one, other in named}:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"`[^`]+ <([^>`]+)>`_", README))))
+def test_every_link_leads_somewhere(link):
+    assert (ROOT / link).exists()
