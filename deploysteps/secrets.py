@@ -18,9 +18,13 @@ _SECRET_KEY = re.compile(
     r"|auth_?key|priv_?key|_pw$|^pw$|kg_key|configdrive|swift_temp_url_key)",
     re.IGNORECASE,
 )
-_URL_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/\s@?#]+)@", re.IGNORECASE)
+# Every repetition is bounded: the texts come from anywhere, and may be long.
+_URL_USER = re.compile(
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s@?#]{1,2048})@", re.IGNORECASE
+)
 _URL_TOKEN = re.compile(
-    r"(?P<key>[?&][^=&\s]*(token|secret|password|signature)[^=&\s]*=)[^&\s\"']+", re.I
+    r"(?P<key>[?&][\w.~%-]{0,64}?(token|secret|password|signature)[\w.~%-]{0,64}=)[^&\s\"']+",
+    re.IGNORECASE,
 )
 _LEAST = 4
 """Shorter values would mask ordinary words; they are still masked by key."""

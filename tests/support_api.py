@@ -80,6 +80,11 @@ class Api:
         return self("DELETE", path, **more)
 
 
+def quoted(text: str) -> str:
+    """Return a text for a path or a query, lone surrogates included."""
+    return "".join(f"%{byte:02x}" for byte in text.encode("utf-8", "surrogatepass"))
+
+
 class Refusing:
     """A conductor whose every verb raises the same exception."""
 

@@ -16,13 +16,22 @@ class Count:
     """What was sent while :func:`counting`."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self.sent: list[tuple[str, Any]] = []
         self.commits = 0
+
+    @property
+    def texts(self) -> list[str]:
+        """The statements, without their parameters."""
+        return [text for text, _ in self.sent]
 
     @property
     def statements(self) -> int:
         """How many statements were sent, BEGIN left out."""
-        return len(self.texts)
+        return len(self.sent)
+
+    def of(self, *verbs: str) -> list[str]:
+        """The statements that begin with one of these words."""
+        return [text for text in self.texts if text.lstrip().upper().startswith(verbs)]
 
 
 @contextmanager
@@ -30,8 +39,8 @@ def counting(database: Database) -> Iterator[Count]:
     """Count what is sent to a database, from any thread."""
     count = Count()
 
-    def statement(_c: Any, _cursor: Any, text: str, *_: Any) -> None:
-        count.texts.append(text)
+    def statement(_c: Any, _cursor: Any, text: str, parameters: Any, *_: Any) -> None:
+        count.sent.append((text, parameters))
 
     def commit(connection: sa.Connection) -> None:
         if not connection.get_execution_options().get("deploysteps_read"):

@@ -42,8 +42,7 @@ def drivers(services: Services) -> dict[str, dict[str, Any]]:
             kind = driver["interfaces"].setdefault(
                 offer.interface_type, {"default": None, "enabled": []}
             )
-            if offer.interface_name not in kind["enabled"]:
-                kind["enabled"].append(offer.interface_name)
+            kind["enabled"] = sorted({*kind["enabled"], offer.interface_name})
             if offer.is_default and kind["default"] is None:
                 kind["default"] = offer.interface_name
     return dict(sorted(found.items()))

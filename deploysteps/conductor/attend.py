@@ -45,6 +45,10 @@ def guarded(work: Callable[..., None]) -> Callable[..., None]:
             work(task, *args)
         except exceptions.LockLost as exc:
             LOG.warning("Node %s: %s The work stops here.", task.node.uuid, exc)
+        except exceptions.DatabaseUnavailable as exc:
+            # No failure of the node's: it goes on from what is written, as after a crash.
+            LOG.error("Node %s: %s Recovery goes on from here.", task.node.uuid, exc)
+            task.abandon()
         except BaseException as exc:
             trace = words.traced(exc, words.masker_of(task.node))
             LOG.error("Node %s: an error of the engine, not of a step\n%s", task.node.uuid, trace)
@@ -59,13 +63,9 @@ def _last_resort(task: TaskManager, exc: BaseException) -> None:
         return
     try:
         # What is in memory may be half changed; the row is what counts.
-        fresh = adopt(
-            task.runtime,
-            task.context,
-            nodes.get(task.runtime.database, task.node.id),
-            task.lock,
-            task.purpose,
-        )
+        row = nodes.get(task.runtime.database, task.node.id)
+        task.lock.generation = row.generation
+        fresh = adopt(task.runtime, task.context, row, task.lock, task.purpose)
         flow = engine.flow_of(fresh)
         reason = f"internal error: {words.text_of(exc)}"
         if flow is not None:

@@ -18,7 +18,7 @@ from deploysteps.steps import StepFlow
 LOG = logging.getLogger(__name__)
 
 SUCCESS, FAILED, ABORTED, TIMEOUT = "success", "failed", "aborted", "timeout"
-INTERRUPTED, UNDEPLOYED = "interrupted", "undeployed"
+INTERRUPTED, UNDEPLOYED = runs.INTERRUPTED, "undeployed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
     before = {name: getattr(node, name) for name in ("provision_state", flow.step_field)}
     values = _node_values(task, flow, ending, error, now)
     also = []
-    if attempt is not None:
+    if attempt is not None and attempt.state != runs.FINISHED:
         also.append(
             transitions.finish(
                 transitions.key_of(attempt),

@@ -245,7 +245,7 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     rules = Policy()
     if attempt.position != PREPARE and failure.raised:
         rules = policy.of_step(task.driver, flow, entry)
-    if not (rules.repeatable and attempt.attempt <= rules.retries):
+    if not (rules.repeatable and _has_retries_left(task, rules.retries)):
         endings.end(task, flow, endings.fail(told(task, failure.why), failure.exception))
         return False
     mask = words.masker_of(node)
@@ -254,6 +254,15 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     evidence = words.evidence_of(failure.exception, mask, attempt.evidence)
     ended = _finished(attempt, endings.FAILED, error=error, evidence=evidence)
     return _try_again(task, flow, ended, rules.retry_delay)
+
+
+def _has_retries_left(task: TaskManager, retries: int) -> bool:
+    """Retries are for a step that raised: one that a crash cut off has used none up."""
+    attempt = _current(task)
+    if attempt.attempt <= retries or not retries:
+        return attempt.attempt <= retries
+    lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
+    return attempt.attempt - lost <= retries
 
 
 def _try_again(task: TaskManager, flow: StepFlow, ended: list[Also], delay: float = 0) -> bool:

@@ -10,7 +10,7 @@ from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
-from deploysteps.db import nodes, ports, runs, transitions, types
+from deploysteps.db import nodes, ports, transitions, types
 from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
 from deploysteps.steps import INTERFACE_TYPES, flow_of_state
 
@@ -135,13 +135,11 @@ def request_abort(runtime: Runtime, node: Node, by: str, *, at_once: bool) -> bo
     :param at_once: a step that waits now may be cut short.
     :returns: False when it had ended, or was asked before.
     """
-    if node.run_id is None or not runs.ask_abort(runtime.database, node.run_id, by):
+    if node.run_id is None:
         return False
-    # Read again: a wait that began before the question was written is seen now.
-    attempt = runs.last_attempt(runtime.database, node.run_id)
-    if at_once and attempt is not None and attempt.state == runs.WAITING:
-        transitions.send_signal(runtime.database, transitions.key_of(attempt), "abort")
-        runtime.wake()
+    if not transitions.ask_abort(runtime.database, node.run_id, by, cut_short=at_once):
+        return False
+    runtime.wake()
     return True
 
 

@@ -352,10 +352,16 @@ def adopt(
 ) -> TaskManager:
     """Return a task for a lock that was granted already."""
     attempt = None
-    if node.run_id is not None:
-        attempt = runs.last_attempt(runtime.database, node.run_id)
-        if attempt is not None and attempt.state == runs.FINISHED:
-            attempt = None
+    try:
+        if node.run_id is not None:
+            attempt = runs.last_attempt(runtime.database, node.run_id)
+    except BaseException:
+        # Nobody will work under the lock: the recovery loop has to find it.
+        if lock is not None and lock.token is not None:
+            runtime.active.discard(lock.token)
+        raise
+    if attempt is not None and attempt.state == runs.FINISHED:
+        attempt = None
     return TaskManager(runtime, context, node, lock, purpose, attempt)
 
 

@@ -22,13 +22,14 @@ from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
-from deploysteps import exceptions
+from deploysteps import exceptions, secrets
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
+_CONNECT_TIMEOUT = 10
 _READ_ONLY = {"deploysteps_read": True}
 
 
@@ -61,23 +62,11 @@ class Database:
         :param busy_timeout: seconds a writer waits for SQLite's one lock.
         :param connect_wait: seconds :meth:`wait_ready` waits for a server.
         """
-        try:
-            self.url = sa.make_url(url)
-        except sa_exc.ArgumentError as exc:
-            raise exceptions.ConfigurationError(
-                "[database] connection is not a database URL; "
-                "write e.g. sqlite:////var/lib/deploysteps/deploysteps.sqlite or "
-                "postgresql+psycopg://user:password@host/name"
-            ) from exc
-        self.url = _rewritten(self.url)
+        self.url = _url(url)
         self.dialect = self.url.get_backend_name()
-        if self.dialect not in ("sqlite", "postgresql", "mysql"):
-            raise exceptions.ConfigurationError(
-                f"[database] connection: {self.dialect!r} is not supported; "
-                "use sqlite, postgresql+psycopg or mysql+pymysql"
-            )
-        self.in_memory = self.dialect == "sqlite" and self.url.database in (None, "", ":memory:")
+        self.in_memory = self.dialect == "sqlite" and _is_in_memory(self.url)
         self.connect_wait = connect_wait
+        self._pool_timeout = pool_timeout
         try:
             self.engine = sa.create_engine(
                 self.url,
@@ -93,10 +82,9 @@ class Database:
                 ),
             )
         except ModuleNotFoundError as exc:
-            extra = {"postgresql": "postgresql", "mysql": "mysql"}.get(self.dialect, "")
+            remedy = f"install it with: pip install 'deploysteps[{self.dialect}]'"
             raise exceptions.ConfigurationError(
-                f"[database] connection needs the module {exc.name}; "
-                f"install it with: pip install 'deploysteps[{extra}]'"
+                f"[database] connection needs the module {exc.name}; {remedy}"
             ) from exc
         exc_filters.register_engine(self.engine)
         if self.dialect == "sqlite":
@@ -105,7 +93,12 @@ class Database:
 
     def __repr__(self) -> str:
         """Show the URL without its password."""
-        return f"<Database {self.url.render_as_string(hide_password=True)}>"
+        return f"<Database {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """The URL without what is secret in it, for people."""
+        return secrets.masked_urls(self.url.set(password=None).render_as_string())
 
     def dispose(self) -> None:
         """Close every pooled connection."""
@@ -114,8 +107,24 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Give a connection for reading; copy rows out and leave soon."""
-        with self._readers.connect() as connection:
+        with self._connected(self._readers) as connection:
             yield connection
+
+    def _connected(self, engine: sa.Engine) -> sa.Connection:
+        """Take a connection from the pool, or make one.
+
+        :raises DBConnectionError: the database takes no connection now; not
+            every dialect says of itself that this is what its error means.
+        """
+        try:
+            return engine.connect()
+        except sa_exc.TimeoutError as exc:
+            raise exceptions.DatabaseUnavailable(
+                reason=f"no connection of the pool was free within {self._pool_timeout:g} s; "
+                "see [database] max_pool_size and max_overflow"
+            ) from exc
+        except sa_exc.OperationalError as exc:
+            raise db_exc.DBConnectionError(exc) from exc
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` on a reading connection; a broken one is replaced once."""
@@ -125,7 +134,8 @@ class Database:
                     return work(connection)
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
                 if not (again and is_disconnect(exc)):
-                    raise _unavailable(exc) or exc from exc
+                    _raise_unavailable(exc)
+                    raise
         raise AssertionError("unreachable")
 
     def write(
@@ -148,7 +158,7 @@ class Database:
         for left in range(_TRIES - 1, -1, -1):
             unknown = False
             try:
-                with self.engine.connect() as connection:
+                with self._connected(self.engine) as connection:
                     transaction = connection.begin()
                     try:
                         result = work(connection)
@@ -165,7 +175,8 @@ class Database:
                 if unknown and self._settled(happened, exc):
                     return result
                 if not (left and is_transient(exc)):
-                    raise _unavailable(exc) or exc from exc
+                    _raise_unavailable(exc)
+                    raise
                 LOG.debug("Trying a transaction again: %s", type(exc).__name__)
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -204,15 +215,54 @@ class Database:
                     connection.execute(sa.text("SELECT 1"))
                 return
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
-                where = self.url.render_as_string(hide_password=True)
                 if self.dialect == "sqlite" or time.monotonic() >= until:
                     raise exceptions.DatabaseUnavailable(
-                        f"cannot use the database {where}: {_reason(exc)}"
+                        f"cannot use the database {self.place}: {reason_of(exc)}"
                     ) from exc
                 if not told:
-                    tell(f"waiting up to {self.connect_wait:g} s for the database {where}")
+                    tell(
+                        f"waiting up to {self.connect_wait:g} s for the database {self.place}: "
+                        f"{reason_of(exc)}"
+                    )
                     told = True
             time.sleep(0.5)
+
+
+_DRIVERS = {
+    "sqlite": ("pysqlite",),
+    "postgresql": ("psycopg", "psycopg2"),
+    "mysql": ("pymysql",),
+}
+"""The drivers that work here: synchronous ones, whose errors are translated."""
+
+
+def _url(text: str) -> sa.URL:
+    """Return the URL of a database that can be used.
+
+    :raises ConfigurationError: with what to write instead; the text itself
+        is not told, since it may hold a password.
+    """
+    try:
+        url = _rewritten(sa.make_url(text))
+    except (sa_exc.ArgumentError, ValueError):
+        # Without the cause, which quotes the text.
+        raise exceptions.ConfigurationError(
+            "[database] connection is not a database URL; "
+            "write e.g. sqlite:////var/lib/deploysteps/deploysteps.sqlite or "
+            "postgresql+psycopg://user:password@host/name"
+        ) from None
+    backend, _, driver = url.drivername.partition("+")
+    if driver not in ("", *_DRIVERS.get(backend, ())) or backend not in _DRIVERS:
+        raise exceptions.ConfigurationError(
+            f"[database] connection: {url.drivername!r} is not supported; "
+            "use sqlite, postgresql+psycopg or mysql+pymysql"
+        )
+    return url
+
+
+def _is_in_memory(url: sa.URL) -> bool:
+    name = url.database or ":memory:"
+    return ":memory:" in name or url.query.get("mode") == "memory"
 
 
 def _rewritten(url: sa.URL) -> sa.URL:
@@ -231,16 +281,17 @@ def _rewritten(url: sa.URL) -> sa.URL:
 def _engine_options(
     database: Database, busy_timeout: float, pool: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if database.in_memory:
-        return {
-            "poolclass": sa.pool.StaticPool,
-            "connect_args": {"check_same_thread": False, "timeout": busy_timeout},
-        }
     options: dict[str, Any] = {"poolclass": sa.pool.QueuePool, **pool}
+    if database.in_memory:
+        # One connection is the whole database: threads take turns at it.
+        options.update(pool_size=1, max_overflow=0)
     if database.dialect == "sqlite":
         options["connect_args"] = {"check_same_thread": False, "timeout": busy_timeout}
     else:
         options["pool_recycle"] = 3600
+    if database.dialect == "postgresql" and "connect_timeout" not in database.url.query:
+        # A host that swallows packets would be waited for for minutes.
+        options["connect_args"] = {"connect_timeout": _CONNECT_TIMEOUT}
     if database.dialect == "mysql":
         # Fences and claims must see what others committed, not a snapshot.
         options["isolation_level"] = "READ COMMITTED"
@@ -291,8 +342,10 @@ def _roll_back(transaction: sa.RootTransaction) -> None:
         LOG.debug("Rolling back failed: %s", type(exc).__name__)
 
 
-def _reason(exc: BaseException) -> str:
-    inner = getattr(exc, "inner_exception", None) or getattr(exc, "orig", None) or exc
+def reason_of(exc: BaseException) -> str:
+    """Return the first line of what the database said."""
+    inner = getattr(exc, "inner_exception", None) or exc
+    inner = getattr(inner, "orig", None) or inner
     return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
 
 
@@ -317,11 +370,10 @@ def is_transient(exc: BaseException) -> bool:
     """Tell whether the same transaction may well succeed a moment later."""
     if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc):
         return True
-    text = _reason(exc).lower()
+    text = reason_of(exc).lower()
     return any(words in text for words in _TIMING)
 
 
-def _unavailable(exc: BaseException) -> exceptions.DatabaseUnavailable | None:
+def _raise_unavailable(exc: BaseException) -> None:
     if is_transient(exc):
-        return exceptions.DatabaseUnavailable(reason=_reason(exc))
-    return None
+        raise exceptions.DatabaseUnavailable(reason=reason_of(exc)) from exc

@@ -28,6 +28,7 @@ _NODE = table(Node)
 _RUN = table(StepRun)
 
 _BY_ID = rows_of(Node).where(_NODE.c.id == sa.bindparam("f_id"))
+_STATE = sa.select(_NODE.c.lock_token, _NODE.c.generation).where(_NODE.c.id == sa.bindparam("f_id"))
 
 FREE: dict[str, Any] = {
     "reservation": None,
@@ -170,7 +171,7 @@ def grant(
         return node[0]
 
     def happened(connection: sa.Connection) -> bool:
-        return _state(connection, node_id)[0] == token
+        return _settled(connection, node_id)[0] == token
 
     if active is not None:
         active.add(token)
@@ -184,9 +185,17 @@ def grant(
 
 
 def _state(connection: sa.Connection, node_id: int) -> tuple[str | None, int]:
-    row = connection.execute(
-        sa.select(_NODE.c.lock_token, _NODE.c.generation).where(_NODE.c.id == node_id)
-    ).first()
+    row = connection.execute(_STATE, {"f_id": node_id}).first()
+    return (row[0], row[1]) if row else (None, -1)
+
+
+def _settled(connection: sa.Connection, node_id: int) -> tuple[str | None, int]:
+    """As :func:`_state`, after a transaction that is still at its COMMIT.
+
+    A server may commit a moment after the connection broke; locking the row
+    waits for it, so that what is read is how it ended.
+    """
+    row = connection.execute(_STATE.with_for_update(), {"f_id": node_id}).first()
     return (row[0], row[1]) if row else (None, -1)
 
 
@@ -220,7 +229,8 @@ def write(
     :raises LockLost: the lock was taken away; nothing was written.
     :raises AbortAsked, Stale: see there; nothing was written.
     """
-    if lock.token is None:
+    held = lock.token  # read once: another thread may give the lock back meanwhile
+    if held is None:
         raise exceptions.LockLost(node=lock.node_uuid)
     row = columns_of(values)
     row["generation"] = generation = lock.generation + 1
@@ -229,13 +239,13 @@ def write(
         row.update(FREE)
     statement = _fence(tuple(row), unless_abort_of is not None)
     params = {f"v_{name}": value for name, value in row.items()}
-    params["f_id"], params["f_token"] = lock.node_id, lock.token
+    params["f_id"], params["f_token"] = lock.node_id, held
     if unless_abort_of is not None:
         params["f_run"] = unless_abort_of
 
     def work(connection: sa.Connection) -> T | None:
         if connection.execute(statement, params).rowcount != 1:
-            if _state(connection, lock.node_id)[0] == lock.token:
+            if _state(connection, lock.node_id)[0] == held:
                 raise AbortAsked
             raise exceptions.LockLost(node=lock.node_uuid)
         for extra in also:
@@ -243,10 +253,10 @@ def write(
         return then(connection) if then is not None else None
 
     def happened(connection: sa.Connection) -> bool:
-        token, stored = _state(connection, lock.node_id)
-        if stored >= generation and (unlock or token == lock.token):
+        token, stored = _settled(connection, lock.node_id)
+        if stored >= generation and (unlock or token == held):
             return True
-        if token == lock.token:
+        if token == held:
             return False
         raise exceptions.LockLost(node=lock.node_uuid)
 
@@ -281,5 +291,5 @@ def delete_node(database: Database, lock: Lock) -> None:
         if connection.execute(query).rowcount != 1:
             raise exceptions.LockLost(node=lock.node_uuid)
 
-    database.write(work, happened=lambda c: _state(c, lock.node_id)[1] == -1)
+    database.write(work, happened=lambda c: _settled(c, lock.node_id)[1] == -1)
     lock.token = None

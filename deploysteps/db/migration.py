@@ -8,6 +8,8 @@ position whose programs still work on it; see ``alembic/script.py.mako``.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from oslo_db import exception as db_exc
+from sqlalchemy import exc as sa_exc
 
 from deploysteps import exceptions
 from deploysteps.db import types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, reason_of
 from deploysteps.db.models import Base, SchemaRevision, table
 
 LOG = logging.getLogger(__name__)
@@ -51,10 +55,6 @@ def current(database: Database) -> str | None:
     return database.read(lambda c: MigrationContext.configure(c).get_current_revision())
 
 
-def _is_empty(database: Database) -> bool:
-    return not database.read(lambda c: sa.inspect(c).get_table_names())
-
-
 def _position(revision: str) -> int:
     script: Any = scripts().get_revision(revision)
     return int(script.module.position)
@@ -69,36 +69,111 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
     :raises DatabaseVersionError: the schema is not one of this program's line.
     """
-    found = current(database)
-    if found is not None and not _known(found):
-        raise exceptions.DatabaseVersionError(_foreign(database, found))
-    with database.engine.connect() as connection, connection.begin():
-        command.upgrade(_config(connection), revision)
-        _note(connection)
+    with _alone(database):
+        _migrate(database, command.upgrade, revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Take the schema back to an older revision; ``base`` removes every table."""
-    with database.engine.connect() as connection, connection.begin():
-        command.downgrade(_config(connection), revision)
-        if sa.inspect(connection).has_table(_REVISIONS.name):
-            _note(connection)
+    """Take the schema back to an older revision; ``base`` removes every table.
+
+    :raises DatabaseVersionError: as :func:`upgrade`.
+    """
+    with _alone(database):
+        _migrate(database, command.downgrade, revision)
+
+
+def _migrate(database: Database, move: Callable[[Config, str], None], revision: str) -> None:
+    found = current(database)
+    if found is not None and not _known(found):
+        raise exceptions.DatabaseVersionError(_foreign(database, found))
+    try:
+        with database.engine.connect() as connection, _unbound(connection), connection.begin():
+            move(_config(connection), revision)
+            if sa.inspect(connection).has_table(_REVISIONS.name):
+                _note(connection)
+    except (db_exc.DBError, sa_exc.SQLAlchemyError) as exc:
+        raise exceptions.DatabaseVersionError(_broken_off(database, exc)) from exc
+
+
+@contextmanager
+def _unbound(connection: sa.Connection) -> Iterator[None]:
+    """Keep SQLite from emptying the tables that refer to one that is made anew.
+
+    Changing a table is making another and dropping the first there, and that
+    deletes its rows, which cascades. The setting is no part of a transaction.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    dbapi: Any = connection.connection.dbapi_connection
+    dbapi.execute("PRAGMA foreign_keys = OFF")
+    try:
+        yield
+    finally:
+        dbapi.execute("PRAGMA foreign_keys = ON")
+
+
+_LOCK = "deploysteps schema"
+_ALONE: dict[str, tuple[str, str]] = {
+    "postgresql": (
+        "SELECT pg_advisory_lock(hashtext(:name))",
+        "SELECT pg_advisory_unlock(hashtext(:name))",
+    ),
+    "mysql": ("SELECT GET_LOCK(:name, 3600)", "SELECT RELEASE_LOCK(:name)"),
+}
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[None]:
+    """Let one process at a time change the schema; SQLite's writers are alone anyhow."""
+    if database.dialect not in _ALONE:
+        yield
+        return
+    take, give = map(sa.text, _ALONE[database.dialect])
+    # MariaDB's named locks are the server's, not the database's.
+    name = {"name": f"{_LOCK} {database.url.database}"[:64]}
+    with database.engine.connect() as connection:
+        if connection.execute(take, name).scalar() == 0:
+            raise exceptions.DatabaseUnavailable(reason="another process changes its schema")
+        connection.commit()
+        try:
+            yield
+        finally:
+            connection.execute(give, name)
 
 
 def _note(connection: sa.Connection) -> None:
-    """Write the applied revisions with their positions."""
+    """Write the applied revisions with their positions, and forget others."""
     applied = MigrationContext.configure(connection).get_current_revision()
     line = list(scripts().iterate_revisions(applied, "base")) if applied else []
-    connection.execute(sa.delete(_REVISIONS))
+    names = [script.revision for script in line]
+    connection.execute(sa.delete(_REVISIONS).where(_REVISIONS.c.revision.not_in(names)))
+    noted = set(connection.execute(sa.select(_REVISIONS.c.revision)).scalars())
     for script in line:
-        connection.execute(
-            sa.insert(_REVISIONS).values(
-                revision=script.revision,
-                position=script.module.position,
-                compatible_from=script.module.compatible_from,
-                applied_at=types.utcnow(),
+        if script.revision not in noted:
+            connection.execute(
+                sa.insert(_REVISIONS).values(
+                    revision=script.revision,
+                    position=script.module.position,
+                    compatible_from=script.module.compatible_from,
+                    applied_at=types.utcnow(),
+                )
             )
+
+
+def _broken_off(database: Database, exc: Exception) -> str:
+    at = current(database)
+    if database.dialect == "mysql":
+        remedy = (
+            "MariaDB keeps what the broken migration did so far: restore the copy made before "
+            "it, or take those changes back by hand, and then " + _UPGRADE
         )
+    else:
+        remedy = f"nothing was changed; mend the cause and then {_UPGRADE}"
+    return (
+        f"a migration of {database!r} failed after revision {at or 'none (empty)'}: "
+        f"{reason_of(exc)}; {remedy}"
+    )
 
 
 def ensure(database: Database) -> None:
@@ -114,13 +189,11 @@ def ensure(database: Database) -> None:
     if found == head():
         return
     if found is None:
-        if not _is_empty(database):
-            raise exceptions.DatabaseVersionError(
-                f"the database {database!r} has tables and none of deploysteps' revisions: it "
-                f"belongs to something else, or its schema was not made by: deploysteps db upgrade"
-            )
-        LOG.info("Making the schema in the empty database %r", database)
-        upgrade(database)
+        with _alone(database):
+            # Another process may be making it right now, or was killed at that.
+            if current(database) is None:
+                _make(database)
+        ensure(database)
     elif _known(found):
         if database.dialect != "sqlite":
             raise exceptions.DatabaseVersionError(
@@ -131,6 +204,23 @@ def ensure(database: Database) -> None:
         upgrade(database)
     else:
         _accept_newer(database, found)
+
+
+def _make(database: Database) -> None:
+    tables = set(database.read(lambda c: sa.inspect(c).get_table_names()))
+    if "alembic_version" in tables and tables & set(Base.metadata.tables):
+        raise exceptions.DatabaseVersionError(
+            f"the database {database!r} has deploysteps' tables and no revision: making them "
+            f"broke off halfway. If there is nothing in them, drop the tables "
+            f"{', '.join(sorted(tables))}, and then {_UPGRADE}"
+        )
+    if tables - {"alembic_version"}:
+        raise exceptions.DatabaseVersionError(
+            f"the database {database!r} has tables and none of deploysteps' revisions: it "
+            f"belongs to something else, or its schema was not made by: deploysteps db upgrade"
+        )
+    LOG.info("Making the schema in the empty database %r", database)
+    _migrate(database, command.upgrade, "head")
 
 
 def _accept_newer(database: Database, found: str) -> None:

@@ -40,8 +40,8 @@ class Base(orm.DeclarativeBase):
     metadata = sa.MetaData(naming_convention=NAMING)
 
 
-def _text(length: int = 255) -> sa.String:
-    return sa.String(length)
+def _text(length: int = 255) -> types.ShortText:
+    return types.ShortText(length)
 
 
 class Node(NodeMethods, Base):

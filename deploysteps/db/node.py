@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast
 
 import sqlalchemy as sa
@@ -149,15 +150,15 @@ class NodeMethods:
     def changes(self) -> dict[str, Any]:
         """Return attribute -> value of what differs from what was loaded.
 
-        :raises InvalidParameterValue: for a value that JSON cannot hold.
+        :raises InvalidParameterValue: for a value that its column cannot hold.
         """
         before = self._loaded or {}
         found: dict[str, Any] = {}
         plain, json = _mapped(type(self))
         values = self._columns()
-        for attribute in plain:
+        for attribute, column in plain.items():
             if before.get(attribute, _ABSENT) != values[attribute]:
-                found[attribute] = values[attribute]
+                found[attribute] = _fitting(attribute, column, values[attribute])
         for attribute in json:
             value = values[attribute]
             if before.get(attribute, _ABSENT) != _print(attribute, value):
@@ -183,6 +184,9 @@ class NodeMethods:
             for key, attribute in COLUMN_KEYS.items():
                 values[attribute] = view.get(key)
             values["agent_heartbeat_column"] = _as_time(values["agent_heartbeat_column"])
+        for attribute, column in _mapped(type(self))[1].items():
+            if values[attribute] is None and not column.nullable:
+                values[attribute] = {}  # as the field has it: no dict is an empty one
         return values
 
 
@@ -191,12 +195,37 @@ def _print(attribute: str, value: Any) -> bytes | None:
     return None if value is None else _checked(attribute, types.fingerprint, value)
 
 
+def _fitting(attribute: str, column: sa.Column[Any], value: Any) -> Any:
+    """Return the value of a plain column, in words an error where a database has none."""
+    kind = column.type.python_type
+    longest = getattr(column.type, "length", None)
+    if value is None and column.nullable:
+        return value
+    if not isinstance(value, kind):
+        problem = f"takes {kind.__name__}, not {type(value).__name__}"
+    elif longest and len(value) > longest:
+        problem = f"is too long: {len(value)} characters, at most {longest}"
+    else:
+        return value
+    raise exceptions.InvalidParameterValue(f"node.{_named(attribute)} {problem}")
+
+
+def _named(attribute: str) -> str:
+    return _VIEW_NAMES.get(attribute, attribute.removesuffix("_column"))
+
+
+_VIEW_NAMES = {
+    "driver_internal_column": "driver_internal_info",
+    **{attribute: f"driver_internal_info[{key!r}]" for key, attribute in COLUMN_KEYS.items()},
+}
+
+
 def _checked(attribute: str, convert: Callable[[Any], R], value: Any) -> R:
     try:
         return convert(value)
     except (TypeError, ValueError, RecursionError) as exc:
         raise exceptions.InvalidParameterValue(
-            f"node.{attribute.removesuffix('_column')} holds a value that is not JSON "
+            f"node.{_named(attribute)} holds a value that is not JSON "
             f"({type(exc).__name__}: {exc}); use text, numbers, booleans, lists and dicts"
         ) from exc
 
@@ -204,16 +233,19 @@ def _checked(attribute: str, convert: Callable[[Any], R], value: Any) -> R:
 _ABSENT = object()
 
 
-_MAPPED: dict[type, tuple[tuple[str, ...], frozenset[str]]] = {}
+_Columns = dict[str, Any]
+_MAPPED: dict[type, tuple[_Columns, _Columns]] = {}
 
 
-def _mapped(cls: type) -> tuple[tuple[str, ...], frozenset[str]]:
+def _mapped(cls: type) -> tuple[_Columns, _Columns]:
     """Return the attributes with plain values, and those with JSON ones."""
     if cls not in _MAPPED:
         mapper: orm.Mapper[Any] = sa.inspect(cls)
-        columns = {attr.key: attr.columns[0] for attr in mapper.column_attrs if attr.key != "id"}
-        json = frozenset(key for key, c in columns.items() if isinstance(c.type, types.Json))
-        _MAPPED[cls] = (tuple(key for key in columns if key not in json), json)
+        columns: _Columns = {
+            attr.key: attr.columns[0] for attr in mapper.column_attrs if attr.key != "id"
+        }
+        json = {key: c for key, c in columns.items() if isinstance(c.type, types.Json)}
+        _MAPPED[cls] = ({key: c for key, c in columns.items() if key not in json}, json)
     return _MAPPED[cls]
 
 
@@ -222,12 +254,11 @@ def _attributes(cls: type) -> tuple[str, ...]:
     return (*plain, *json)
 
 
-def _as_time(value: Any) -> datetime.datetime | None:
+def _as_time(value: Any) -> Any:
+    """Return an aware time for a time or its text; anything else as it is."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             value = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if not isinstance(value, datetime.datetime):
-        return None
-    return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=datetime.UTC)
+    return value

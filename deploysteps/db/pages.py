@@ -86,6 +86,8 @@ def page(
             f"The sort_key value {sort_key!r} is an invalid field for sorting"
         )
     row_id = model.__table__.c.id
+    if sort_dir not in ("asc", "desc"):
+        raise exceptions.InvalidParameterValue(f"sort_dir is asc or desc, not {sort_dir!r}")
     down = sort_dir == "desc"
     if marker is not None:
         at = connection.execute(
@@ -94,9 +96,13 @@ def page(
         if at is None:
             raise exceptions.NotFound(f"Marker {marker} could not be found.")
         query = query.where(_after(column, row_id, at[0], at[1], down=down))
-    null_last = column.is_(None)
-    order = [null_last, column.desc() if down else column.asc()] if column is not row_id else []
-    query = query.order_by(*order, row_id.desc() if down else row_id.asc())
+    order: list[Any] = [row_id]
+    if column is not row_id:
+        order.insert(0, column)
+    order = [by.desc() if down else by.asc() for by in order]
+    if column.nullable:
+        order.insert(0, column.is_(None))  # last, whichever way the rest goes
+    query = query.order_by(*order)
     return fetch(connection, model, query.limit(limit) if limit else query)
 
 
@@ -113,8 +119,9 @@ def _after(
         return further
     if value is None:
         return sa.and_(column.is_(None), further)
-    beyond = column < value if down else column > value
-    return sa.or_(beyond, column.is_(None), sa.and_(column == value, further))
+    at = sa.bindparam(None, value, type_=column.type)  # a plain True cannot be compared with
+    beyond = column < at if down else column > at
+    return sa.or_(beyond, column.is_(None), sa.and_(column == at, further))
 
 
 def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
@@ -123,7 +130,12 @@ def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-_CLASH = re.compile(r"(nodes|ports)[._](instance_uuid|uuid|name|address)\b")
+# How each database names the constraint; anchored, since the text quotes
+# the value as well, and that may look like anything.
+_CLASH = re.compile(
+    r"""(?:UNIQUE constraint failed: |constraint "uq_|for key '(?:\w+\.)?uq_)"""
+    r"(nodes|ports)[._](instance_uuid|uuid|name|address)\b",
+)
 # (table, column) -> the error, and which of its arguments are which columns.
 _CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]] = {
     ("nodes", "uuid"): (exceptions.NodeAlreadyExists, {"uuid": "uuid"}),

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from deploysteps import exceptions
-from deploysteps.db import types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import StepAttempt, StepRun
 from deploysteps.db.pages import fetch, rows_of
 
 FINISHED, WAITING, RUNNING = "finished", "waiting", "running"
+INTERRUPTED = "interrupted"
+"""Outcome of an attempt whose conductor was lost."""
 
 
 def get(database: Database, run_id: int) -> StepRun:
@@ -76,24 +77,12 @@ def last_attempt(database: Database, run_id: int) -> StepAttempt | None:
     return found[0] if found else None
 
 
-def ask_abort(database: Database, run_id: int, by: str | None) -> bool:
-    """Note, without a lock, that a run is to end; False if it ended or was asked before."""
+def interruptions(database: Database, run_id: int, position: int) -> int:
+    """Return how many attempts of a step ended because their conductor was lost."""
     query = (
-        sa.update(StepRun)
-        .where(
-            StepRun.id == run_id,
-            StepRun.finished_at.is_(None),
-            StepRun.abort_requested_at.is_(None),
-        )
-        .values(abort_requested_at=types.utcnow(), abort_requested_by=by)
+        sa.select(sa.func.count())
+        .select_from(StepAttempt)
+        .where(StepAttempt.run_id == run_id, StepAttempt.position == position)
+        .where(StepAttempt.outcome == INTERRUPTED)
     )
-    asked = sa.select(StepRun.id).where(
-        StepRun.id == run_id, StepRun.abort_requested_at.is_not(None)
-    )
-    return (
-        database.write(
-            lambda c: c.execute(query).rowcount,
-            happened=lambda c: c.execute(asked).first() is not None,
-        )
-        == 1
-    )
+    return int(database.read(lambda c: c.execute(query).scalar()) or 0)

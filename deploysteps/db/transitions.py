@@ -184,6 +184,42 @@ def send_signal(database: Database, key: Key, kind: str, detail: str | None = No
     )
 
 
+_ABORT_RUN = (
+    sa.update(_RUN)
+    .where(_RUN.c.id == sa.bindparam("k_run"))
+    .where(_RUN.c.finished_at.is_(None), _RUN.c.abort_requested_at.is_(None))
+    .values(
+        abort_requested_at=sa.bindparam("v_at", type_=types.Utc()),
+        abort_requested_by=sa.bindparam("v_by"),
+    )
+)
+_CUT_SHORT = (
+    sa.update(_ATTEMPT)
+    .where(_ATTEMPT.c.run_id == sa.bindparam("k_run"))
+    .where(_ATTEMPT.c.state == WAITING, _UNSIGNALLED)
+    .values(**_bound("signal", "due_at"))
+)
+
+
+def ask_abort(database: Database, run_id: int, by: str | None, *, cut_short: bool) -> bool:
+    """Note, without a lock, that a run is to end; False if it ended or was asked before.
+
+    :param cut_short: tell a step that waits now, in the same transaction: an
+        abort that is noted and then forgotten would leave it waiting.
+    """
+    now = types.utcnow()
+
+    def work(connection: sa.Connection) -> bool:
+        run = {"k_run": run_id}
+        asked = connection.execute(_ABORT_RUN, {**run, "v_at": now, "v_by": by}).rowcount == 1
+        if asked and cut_short:
+            connection.execute(_CUT_SHORT, {**run, "v_signal": "abort", "v_due_at": now})
+        return asked
+
+    asked = sa.select(_RUN.c.id).where(_RUN.c.id == run_id, _RUN.c.abort_requested_at.is_not(None))
+    return database.write(work, happened=lambda c: c.execute(asked).first() is not None)
+
+
 def start_run(
     connection: sa.Connection,
     *,

@@ -62,6 +62,17 @@ class Json(sa.types.TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class ShortText(sa.types.TypeDecorator[str]):
+    """Text up to a length, scrubbed: also what a row is looked for by."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Scrub on the way in."""
+        return None if value is None else scrub(value)
+
+
 class LongText(sa.types.TypeDecorator[str]):
     """Text of any length that a database can hold, scrubbed."""
 

@@ -101,10 +101,13 @@ points = Points()
 
 
 def watched(database: Database) -> Database:
-    """Put a point before and after each statement and each COMMIT of a database."""
+    """Put a point before each statement of a database, and before and after each COMMIT.
+
+    What is after a statement is before the next one, or before the COMMIT, or
+    in the code of a step, which has points of its own.
+    """
     engine = database.engine
     event.listen(engine, "before_cursor_execute", points)
-    event.listen(engine, "after_cursor_execute", points)
     commit = engine.dialect.do_commit
 
     def do_commit(connection: Any) -> None:

@@ -44,7 +44,9 @@ def test_both_headers_name_the_version_and_the_answer_tells_it(api, headers, use
     assert has_range(answer)
 
 
-@pytest.mark.parametrize("text", ["1.999", "1.116", "1.0", "2.0", "0.1", "1.-1", "abc", "1", "1.x", "", "1.1.1"])
+@pytest.mark.parametrize(
+    "text", ["1.999", "1.116", "1.0", "2.0", "0.1", "1.-1", "abc", "1", "1.x", "", "1.1.1"]
+)
 def test_a_version_that_is_not_there_is_406_with_the_range(api, text):
     for path, form in (("/v1/nodes", {"code", "title", "description"}), ("/", None)):
         answer = api.get(path, version=None, headers={middleware.HEADER: text})

@@ -90,7 +90,10 @@ def test_conductors(api, sqlite, two):
         )
     )
     body = api.get("/v1/conductors").body
-    assert [(c["hostname"], c["alive"]) for c in body["conductors"]] == [("c1", True), ("c2", False)]
+    assert [(c["hostname"], c["alive"]) for c in body["conductors"]] == [
+        ("c1", True),
+        ("c2", False),
+    ]
     assert set(body["conductors"][0]) == {"hostname", "conductor_group", "alive", "links"}
     one = api.get("/v1/conductors/c1").body
     assert one["drivers"] == ["fake-hardware", "other"]

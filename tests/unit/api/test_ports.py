@@ -23,9 +23,7 @@ def test_a_new_port_is_answered_with_its_place(api, conductor, node, port):
     answer = api.post("/v1/ports", {"address": "52:54:00:AA:00:01", "node_uuid": node.uuid})
     assert answer.status == 201
     assert answer.headers["location"].endswith(f"/v1/ports/{port.uuid}")
-    assert conductor.calls == [
-        ("create_port", (node.uuid, {"address": "52:54:00:aa:00:01"}), {})
-    ]
+    assert conductor.calls == [("create_port", (node.uuid, {"address": "52:54:00:aa:00:01"}), {})]
     assert answer.body["extra"] == answer.body["local_link_connection"] == {}
     assert answer.body["pxe_enabled"] is True and answer.body["is_smartnic"] is False
 
@@ -92,14 +90,22 @@ def test_a_taken_address_is_409(conf, sqlite, node):
         ("?node={other}", 0),
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/ports", "/v1/ports/", "/v1/ports/detail", "/v1/nodes/n1/ports"])
+@pytest.mark.parametrize("path", ["/v1/ports", "/v1/ports/", "/v1/ports/detail"])
 def test_lists_are_narrowed(api, sqlite, node, path, query, count):
-    if "node" in query and "nodes" in path:
-        pytest.skip("the path says which node")
     other = nodes.insert(sqlite, {"driver": "x", "provision_state": "enroll"})
     found = api.get(path + query.format(node=node.uuid, other=other.uuid))
     assert found.status == 200
     assert len(found.body["ports"]) == count
+
+
+def test_the_ports_of_a_node_are_where_its_links_lead(api, sqlite, node, port):
+    other = nodes.insert(sqlite, {"driver": "x", "provision_state": "enroll", "name": "o1"})
+    href = api.get("/v1/nodes/n1").body["ports"][0]["href"]
+    body = api.get(href.removeprefix("http://falconframework.org")).body
+    assert [item["uuid"] for item in body["ports"]] == [port.uuid]
+    assert api.get(f"/v1/nodes/{other.uuid}/ports").body == {"ports": []}
+    assert api.get(f"/v1/nodes/n1/ports?address={MAC}&fields=uuid").status == 200
+    assert api.get("/v1/nodes/n1/ports?node=n1").status == 400
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def test_every_member_of_a_step_is_required(api, missing):
 def test_many_large_steps_are_taken(api, conductor):
     """F59: 200 steps with 10 KB of arguments each."""
     steps = [{**STEP, "step": f"s{n}", "args": {"a": "\U0001f600" * 2500}} for n in range(200)]
-    assert len(asked(api, conductor, {"target": "active", "deploy_steps": steps})[2]["deploy_steps"])
+    assert len(
+        asked(api, conductor, {"target": "active", "deploy_steps": steps})[2]["deploy_steps"]
+    )
 
 
 def test_deploy_steps_that_are_too_deep_or_no_list_are_4xx(api, conductor):
@@ -158,7 +160,7 @@ def test_a_config_drive_that_is_wrong_or_newer_is_400(api, target, drive, versio
 )
 def test_a_member_with_the_wrong_target_names_both(api, conductor, body):
     answer = api.put(PATH, body)
-    target, member = list(body.values())[0], list(body)[1]
+    target, member = body["target"], list(body)[1]
     assert answer.status == 400
     assert f"'{member}'" in answer.fault and f"'{target}'" in answer.fault
     assert conductor.calls == []

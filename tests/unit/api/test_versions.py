@@ -39,9 +39,9 @@ def test_the_node_table_is_the_fields():
 
 
 def test_the_other_tables_are_the_fields():
-    assert versions.STATES_FIELDS == first_seen("node states")
+    assert first_seen("node states") == versions.STATES_FIELDS
     assert versions.PORT_FIELDS == PORT
-    assert versions.DRIVER_FIELDS == first_seen("driver")
+    assert first_seen("driver") == versions.DRIVER_FIELDS
     assert set(versions.DRIVER_ITEM) == set(first_seen("driver list item"))
     assert set(versions.NODE_ITEM) == set(ITEM)
 

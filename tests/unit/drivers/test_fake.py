@@ -121,7 +121,7 @@ def test_delays_come_from_driver_info(monkeypatch, delay, expected):
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
     testing.run_step(task_of(driver_info={"fake_delay": delay}), "deploy.deploy")
-    assert slept == [expected]
+    assert slept == ([expected] if expected else [])
 
 
 def test_delays_come_from_the_configuration(monkeypatch):

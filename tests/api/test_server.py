@@ -1,0 +1,188 @@
+"""The HTTP server: binding, bodies, stopping, and room for operators."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import socket
+import threading
+import time
+from http.client import HTTPConnection
+
+import pytest
+import requests
+
+from deploysteps import exceptions, states
+from deploysteps.api.server import Server
+from tests import support
+
+
+def simple(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+
+
+def listening(conf, app=simple, port=0):
+    conf.set_override("port", port, group="api")
+    server = Server(conf, app)
+    server.start()
+    return server
+
+
+def test_an_address_that_is_taken_is_refused_by_name(conf):
+    first = listening(conf)
+    port = int(first.address.rpartition(":")[2])
+    conf.set_override("port", port, group="api")
+    with pytest.raises(exceptions.ConfigurationError, match=f"127.0.0.1:{port}"):
+        Server(conf, simple).start()
+    first.stop()
+    again = listening(conf, port=port)
+    assert requests.get(again.address, timeout=10).text == "ok"
+    again.stop()
+    again.stop()
+
+
+def test_a_host_that_is_not_here_is_refused_by_name(conf):
+    conf.set_override("host_ip", "192.0.2.1", group="api")
+    with pytest.raises(exceptions.ConfigurationError, match="192.0.2.1:6385"):
+        Server(conf, simple).start()
+
+
+def test_ipv6(conf):
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    conf.set_override("host_ip", "::1", group="api")
+    try:
+        server = listening(conf)
+    except exceptions.ConfigurationError as exc:
+        pytest.skip(str(exc))
+    assert server.address.startswith("http://[::1]:")
+    assert requests.get(server.address, timeout=10).text == "ok"
+    server.stop()
+
+
+def test_stopping_lets_a_request_in_flight_finish(conf):
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(environ, start_response):
+        inside.set()
+        assert go.wait(20)
+        return simple(environ, start_response)
+
+    server = listening(conf, slow)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(requests.get, server.address, timeout=30)
+        assert inside.wait(20)
+        stopped = pool.submit(server.stop)
+        time.sleep(0.3)
+        go.set()
+        assert answer.result().text == "ok"
+        stopped.result(timeout=20)
+    with pytest.raises(requests.ConnectionError):
+        requests.get(server.address, timeout=5)
+
+
+def test_what_goes_wrong_below_the_application_is_logged(conf, caplog):
+    def broken(environ, start_response):
+        raise ZeroDivisionError
+
+    server = listening(conf, broken)
+    assert requests.get(server.address, timeout=10).status_code == 500
+    server.stop()
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_the_socket_way_there_and_back(http):
+    answer = http("POST", "/v1/nodes/", {"driver": "test-hardware", "name": "n1"})
+    assert answer.status_code == 201
+    assert answer.headers["Location"].startswith(http.server.address)
+    assert answer.headers["Content-Type"] == "application/json"
+    deleted = http("DELETE", "/v1/nodes/n1")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert http("GET", "/v1/nodes").json() == {"nodes": []}
+
+
+def test_a_large_body_is_answered_in_words_over_a_socket(conf, http):
+    """F14: the client sends all of it before it looks at the answer."""
+    conf.set_override("max_request_body_bytes", 100_000, group="api")
+    answer = http("POST", "/v1/nodes", data=b'"' + b"x" * 20_000_000 + b'"')
+    assert answer.status_code == 413
+    assert "100000 bytes" in answer.json()["error_message"]
+
+
+def test_a_body_larger_than_any_patience_is_cut_off(http):
+    """F14: the announced length alone is enough."""
+    place = http.server.address.removeprefix("http://")
+    connection = HTTPConnection(place, timeout=20)
+    connection.putrequest("POST", "/v1/nodes")
+    connection.putheader("Content-Length", str(10**12))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+def test_chunked_bodies_are_read_and_limited(conf, http, size):
+    conf.set_override("max_request_body_bytes", 100_000, group="api")
+    body = json.dumps({"driver": "test-hardware", "description": "x" * size}).encode()
+    pieces = (body[at : at + 1000] for at in range(0, len(body), 1000))
+    assert http("POST", "/v1/nodes", data=pieces).status_code == (201 if size == 10 else 413)
+
+
+@pytest.mark.parametrize(
+    "chunks", [b"zz\r\nabc\r\n0\r\n\r\n", b"5\r\n{}\r\n0\r\n\r\n", b"-5\r\n{}\r\n0\r\n\r\n"]
+)
+def test_broken_chunks_are_the_clients_mistake(http, chunks):
+    """F15."""
+    host, _, port = http.server.address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(
+            b"POST /v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+        )
+        line.shutdown(socket.SHUT_WR)
+        assert line.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_that_is_cut_off_is_the_clients_mistake(http):
+    host, _, port = http.server.address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(b'POST /v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"a": 1')
+        line.shutdown(socket.SHUT_WR)
+        assert line.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_headers_without_end_are_cut_off(http):
+    answer = http("GET", "/v1/nodes", headers={"X-Long": "x" * 300_000})
+    assert 400 <= answer.status_code < 500
+
+
+def test_an_abort_is_answered_within_a_second_amid_heartbeats(http, service):
+    """F24: saturated with beats, an operator's request finds a thread."""
+    node = support.enrolled(service, name="n1")
+    provision = f"/v1/nodes/{node.uuid}/states/provision"
+    assert http("PUT", provision, {"target": "active"}).status_code == 202
+    support.settle(service.database, node.uuid, states.DEPLOYWAIT)
+    stop = threading.Event()
+    body = {"callback_url": "http://192.0.2.1/", "agent_token": "x" * 43}
+    seen = set()
+
+    def agent():
+        with requests.Session() as session:
+            while not stop.is_set():
+                url = f"{http.server.address}/v1/heartbeat/{node.uuid}"
+                headers = {"X-OpenStack-Ironic-API-Version": "1.68"}
+                seen.add(session.post(url, json=body, headers=headers, timeout=30).status_code)
+
+    agents = [threading.Thread(target=agent) for _ in range(16)]
+    for thread in agents:
+        thread.start()
+    time.sleep(0.5)
+    begun = time.monotonic()
+    answer = http("PUT", provision, {"target": "abort"})
+    took = time.monotonic() - begun
+    stop.set()
+    for thread in agents:
+        thread.join()
+    assert answer.status_code == 202
+    assert took < 1
+    assert seen <= {400, 503}
