@@ -112,7 +112,7 @@ class TaskManager:
             unless_abort_of=unless_abort_of,
             then=then,
         )
-        self.node.stored(values)
+        self.node.stored({**values, **locks.FREE} if unlock else values)
         if unlock and token is not None:
             self.runtime.active.discard(token)
         return result
