@@ -51,21 +51,19 @@ class NodeRuns(call.Resource):
     """``/v1/nodes/<id>/runs``: ours, at every version."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """List the runs of a node, newest first, with their attempts."""
+        """List the runs of a node, newest first, with their attempts; and who holds its lock."""
         query = Query(req)
         page = paging.asked(query, self.conf.api.max_limit)
         query.finish()
         item = node_of(self.database, ident, call.version(req))
         found = runs.of_node(self.database, item.id, limit=page.limit + 1, marker=page.marker)
         attempts = runs.attempts(self.database, [run.id for run in found[: page.limit]])
-        send(
-            resp,
-            paging.document(
-                "runs",
-                found,
-                page,
-                show=lambda run: render.run(run, attempts[run.id]),
-                req=req,
-                base=self.services.base(req),
-            ),
+        document = paging.document(
+            "runs",
+            found,
+            page,
+            show=lambda run: render.run(run, attempts[run.id]),
+            req=req,
+            base=self.services.base(req),
         )
+        send(resp, {**document, "lock": render.lock(item)})

@@ -147,6 +147,17 @@ def conductor(
     return {field: known[field] for field in fields}
 
 
+def lock(node: Node) -> Document | None:
+    """Return who holds a node's lock, since when and what for; None when it is free."""
+    if node.reservation is None:
+        return None
+    return {
+        "holder": node.reservation,
+        "purpose": node.lock_purpose,
+        "since": timestamp(node.locked_at),
+    }
+
+
 def run(item: StepRun, attempts: Sequence[StepAttempt]) -> Document:
     """Return a run with its attempts, in the order they began."""
     return {

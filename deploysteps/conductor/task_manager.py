@@ -219,6 +219,7 @@ class TaskManager:
         For work that is no run of steps; ``node.last_error`` says why.
         """
         node = self.node
+        endings.forget_agent(node)
         node.provision_state = states.next_state(node.provision_state, states.FAIL)
         self.settle_state()
 

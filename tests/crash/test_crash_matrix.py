@@ -104,9 +104,8 @@ class Stage:
             self._live_on(host, at, before)
         except BaseException as exc:
             node = nodes.get(self.eyes, self.uuid)
-            exc.add_note(str(before))
-            exc.add_note(f"now {node.provision_state!r}: {support.told(self.eyes, node)}, "
-                         f"{node.last_error}, journal {journal.lines()}")
+            exc.add_note(f"a crash {before}")
+            exc.add_note(f"now {checks.Before(self.eyes, self.uuid)}, error {node.last_error}")
             raise
         return nodes.get(self.eyes, self.uuid).provision_state
 
@@ -122,10 +121,15 @@ class Stage:
     def _is_left_alone_while_its_conductor_may_live(
         self, host: str, before: checks.Before
     ) -> None:
+        node = before.node
+        if node.reservation is None and node.provision_state in states.TRANSIENT_STATES:
+            return  # left for anybody, by a conductor that stopped
         self.conductor(host).start()
-        node = nodes.get(self.eyes, self.uuid)
-        assert node.lock_token == before.node.lock_token, "it was taken from a conductor that lives"
-        assert node.generation == before.node.generation
+        after = checks.Before(self.eyes, self.uuid)
+        assert after.node.lock_token == node.lock_token, "it was taken from a conductor that lives"
+        assert after.node.generation == node.generation
+        if before.attempt is not None and after.attempt is not None:
+            assert after.attempt.conductor == before.attempt.conductor == HOST
 
     def _in_fork(self) -> None:
         unconnected(self.eyes)

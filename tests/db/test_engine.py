@@ -20,6 +20,7 @@ from deploysteps.db.models import Node, table
 from tests.support_sql import counting
 
 NODES = table(Node)
+on_servers = pytest.mark.parametrize("kind", ["postgresql", "mysql"])
 PASSWORD = "hunter2-geheim"
 CLOSED = {
     "postgresql": f"postgresql+psycopg://operator:{PASSWORD}@127.0.0.1:1/ironic",
@@ -97,9 +98,7 @@ def test_a_password_is_never_shown(at):
 def test_an_error_does_not_tell_what_was_bound(database):
     """F76: statements carry tokens and passwords."""
     with pytest.raises(Exception, match="no_such") as told:
-        database.read(
-            lambda c: c.execute(sa.text("SELECT :p FROM no_such"), {"p": PASSWORD}).all()
-        )
+        database.read(lambda c: c.execute(sa.text("SELECT :p FROM no_such"), {"p": PASSWORD}).all())
     assert PASSWORD not in str(told.value)
 
 
@@ -120,11 +119,10 @@ def test_a_server_that_is_down_is_waited_for_and_named(kind):
     assert PASSWORD not in line + str(e.value) and "\n" not in line + str(e.value)
 
 
+@on_servers
 def test_a_server_that_comes_up_late_is_used(url, monkeypatch):
     database = Database(url, connect_wait=10)
-    late = sa.make_url(CLOSED.get(database.dialect, "sqlite:////nowhere/x"))
-    if database.dialect == "sqlite":
-        pytest.skip("a file is there or not")
+    late = sa.make_url(CLOSED[database.dialect])
     real, told = database.engine.dialect.connect, []
 
     def connect(*args, **kwargs):
@@ -417,10 +415,9 @@ def kill_pooled(database):
     time.sleep(0.05)
 
 
+@on_servers
 def test_a_connection_that_the_server_ended_is_replaced(database):
     """The server was restarted, or a firewall forgot about it."""
-    if database.dialect == "sqlite":
-        pytest.skip("no server")
     kill_pooled(database)
     assert ids(database) == []
     kill_pooled(database)
@@ -488,10 +485,9 @@ def test_no_connection_is_kept_by_what_fails(url):
 # --- isolation ------------------------------------------------------------------------
 
 
+@on_servers
 def test_a_fence_sees_what_others_committed(database, make):
     """READ COMMITTED: a snapshot would let a lost lock write."""
-    if database.dialect == "sqlite":
-        pytest.skip("one writer at a time")
     node = make(database)
 
     def work(connection):

@@ -40,8 +40,11 @@ ADD = 'op.add_column("nodes", sa.Column("colour", sa.String(9)))'
 REMAKE = """with op.batch_alter_table("nodes", recreate="auto") as batch:
         batch.add_column(sa.Column("colour", sa.String(9)))
         batch.alter_column("fault", type_=sa.String(300), existing_type=sa.String(255))"""
-FAIL = ADD + """
+FAIL = (
+    ADD
+    + """
     op.execute("INSERT INTO no_such_table VALUES ('hunter2')")"""
+)
 
 
 @pytest.fixture
@@ -106,8 +109,9 @@ def test_a_difference_is_found(blank):
     with blank.engine.begin() as connection:
         on = " ON nodes" if blank.dialect == "mysql" else ""
         connection.exec_driver_sql(f"DROP INDEX ix_nodes_owner{on}")
-        connection.exec_driver_sql(f"DROP INDEX ix_step_attempts_waiting"
-                                   f"{on.replace('nodes', 'step_attempts')}")
+        connection.exec_driver_sql(
+            f"DROP INDEX ix_step_attempts_waiting{on.replace('nodes', 'step_attempts')}"
+        )
         connection.exec_driver_sql("ALTER TABLE nodes ADD COLUMN odd VARCHAR(10)")
         connection.exec_driver_sql("CREATE TABLE stray (id INTEGER)")
     with blank.reading() as connection:

@@ -7,7 +7,7 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from deploysteps.db import nodes
+from deploysteps.db import locks, nodes
 from deploysteps.db.models import StepAttempt, StepRun
 from tests.support_api import Api, Recording
 from tests.support_sql import counting
@@ -144,3 +144,13 @@ def test_validation_tells_of_the_interfaces_that_the_field_tells_of(conf, sqlite
     api = Api(conf, sqlite, Recording(validate_driver_interfaces=found))
     body = api.get("/v1/nodes/n1/validate").body
     assert body == {"boot": {"result": True}, "power": {"result": False, "reason": "x"}}
+
+
+def test_who_holds_a_node_since_when_and_what_for_is_told(conf, sqlite, node):
+    """F65."""
+    api = Api(conf, sqlite, None)
+    assert api.get("/v1/nodes/n1/runs").body["lock"] is None
+    held, _ = locks.grant(sqlite, node.id, "conductor-1", "node deploy")
+    lock = api.get("/v1/nodes/n1/runs").body["lock"]
+    assert (lock["holder"], lock["purpose"]) == ("conductor-1", "node deploy")
+    assert lock["since"].endswith("+00:00") and held.token not in str(lock)
