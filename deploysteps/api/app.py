@@ -21,6 +21,8 @@ def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
     services = call.Services(conf, database, client)
     app: App = falcon.App(middleware=[RequestLog(), Versions()])
     app.req_options.strip_url_path_trailing_slash = True
+    # For answers without a body: clients try to parse what is told to be JSON.
+    app.resp_options.default_media_type = falcon.MEDIA_TEXT
     errors.install(app)
     app.add_route("/", root.Root(services))
     app.add_route("/v1", root.V1(services))

@@ -100,7 +100,7 @@ MACHINES: tuple[Machine, ...] = (
         cut_in="deploy.repeat",
         cut_state="running",
         about="is in the middle of a synchronous step that is safe to repeat",
-        delays=(("deploy.repeat", 5.0),),
+        delays=(("deploy.repeat", 6.0),),
     ),
 )
 

@@ -128,20 +128,31 @@ def _tell_changes(
     output: Output, found: Snapshot, told: dict[tuple[str, int], tuple[str, str]]
 ) -> None:
     now = datetime.datetime.now().strftime("%H:%M:%S")
-    begun = [row for row in rows(found) if row.state != "planned"]
-    for position, row in enumerate(begun):
-        key, value = (found.name, position), (row.state, row.tries)
-        if told.get(key) == value:
-            continue
-        told[key] = value
-        words = [row.state]
-        if row.tries:
-            words.append(f"(attempt {row.tries})")
-        if row.state not in ("running", "waiting"):
-            words.append(f"after {row.took}")
-        if row.note:
-            words.append(f"- {row.note}")
-        output.say(f"{now} {found.name} {row.step} {' '.join(words)}")
-    if told.get((found.name, -1)) != (found.state, ""):
-        told[found.name, -1] = (found.state, "")
-        output.say(f"{now} {found.name} is {found.state}")
+    lines = [(position, row) for position, row in enumerate(rows(found)) if row.state != "planned"]
+    changed = [
+        _sentence(row)
+        for position, row in lines
+        if told.get((found.name, position)) != (row.state, row.tries)
+    ]
+    told.update({(found.name, position): (row.state, row.tries) for position, row in lines})
+    if told.get((found.name, _NODE)) != (found.state, ""):
+        told[found.name, _NODE] = (found.state, "")
+        # The node's state comes before what goes on in it, and after what ended in it.
+        changed.insert(len(changed) if found.settled else 0, f"is {found.state}")
+    for text in changed:
+        output.say(f"{now} {found.name} {text}")
+
+
+_NODE = -1
+"""Stands for the node itself where positions of steps stand."""
+
+
+def _sentence(row: Row) -> str:
+    words = [row.step, row.state]
+    if row.tries:
+        words.append(f"(attempt {row.tries})")
+    if row.state not in ("running", "waiting"):
+        words.append(f"after {row.took}")
+    if row.note:
+        words.append(f"- {row.note}")
+    return " ".join(words)

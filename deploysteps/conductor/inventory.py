@@ -12,7 +12,7 @@ from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import nodes, ports, transitions, types
 from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
-from deploysteps.steps import INTERFACE_TYPES, flow_of_state
+from deploysteps.steps import INTERFACE_TYPES
 
 LOG = logging.getLogger(__name__)
 
@@ -182,8 +182,3 @@ def _validated(task: TaskManager, kind: str, mask: Any) -> dict[str, Any]:
     except Exception as exc:  # whatever a driver raises, the others still report
         return {"result": False, "reason": mask.text(words.text_of(exc))}
     return {"result": True}
-
-
-def in_flow(node: Node) -> bool:
-    """Tell whether a run of steps is going on."""
-    return flow_of_state(node.provision_state) is not None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
+import tenacity
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import endings
@@ -368,14 +368,12 @@ def adopt(
 
 def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[Lock, Node]:
     conf = runtime.conf.conductor
-    left = conf.node_locked_retry_attempts if retry else 0
-    while True:
-        try:
-            return locks.grant(
-                runtime.database, node_id, runtime.host, purpose, active=runtime.active
-            )
-        except exceptions.NodeLocked:
-            if left <= 0:
-                raise
-            left -= 1
-            time.sleep(conf.node_locked_retry_interval)
+    tries = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(exceptions.NodeLocked),
+        stop=tenacity.stop_after_attempt(1 + (conf.node_locked_retry_attempts if retry else 0)),
+        wait=tenacity.wait_fixed(conf.node_locked_retry_interval),
+        reraise=True,
+    )
+    return tries(
+        locks.grant, runtime.database, node_id, runtime.host, purpose, active=runtime.active
+    )

@@ -197,10 +197,10 @@ def _print(attribute: str, value: Any) -> bytes | None:
 
 def _fitting(attribute: str, column: sa.Column[Any], value: Any) -> Any:
     """Return the value of a plain column, in words an error where a database has none."""
-    kind = column.type.python_type
-    longest = getattr(column.type, "length", None)
     if value is None and column.nullable:
         return value
+    plain: Any = getattr(column.type, "impl_instance", column.type)
+    kind, longest = plain.python_type, getattr(plain, "length", None)
     if not isinstance(value, kind):
         problem = f"takes {kind.__name__}, not {type(value).__name__}"
     elif longest and len(value) > longest:

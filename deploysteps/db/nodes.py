@@ -40,13 +40,24 @@ def get(database: Database, ident: str | int) -> Node:
     return found[0]
 
 
+_LONGEST_SEARCH = 4096
+
+
+def _describes(text: str) -> sa.ColumnElement[bool]:
+    if len(text) > _LONGEST_SEARCH:  # SQLite has a limit of its own, and no words for it
+        raise exceptions.InvalidParameterValue(
+            f"a description is searched for by at most {_LONGEST_SEARCH} characters"
+        )
+    return Node.description.contains(text, autoescape=True)
+
+
 # What a list may be filtered by: name -> condition of a value. An unknown
 # name is an error, never ignored.
 FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "associated": lambda v: Node.instance_uuid.is_not(None) if v else Node.instance_uuid.is_(None),
     "chassis_uuid": lambda v: Node.chassis_uuid == v,
     "conductor_group": lambda v: Node.conductor_group == v,
-    "description_contains": lambda v: Node.description.contains(v, autoescape=True),
+    "description_contains": lambda v: _describes(v),
     "driver": lambda v: Node.driver == v,
     "driver_in": lambda v: Node.driver.in_(list(v)),
     "fault": lambda v: Node.fault == v,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
@@ -16,6 +17,9 @@ from tests.db.test_sizes import begun
 from tests.support_sql import counting
 
 NODES, RUNS, PORTS = table(Node), table(StepRun), table(Port)
+
+
+ask_abort = functools.partial(transitions.ask_abort, cut_short=False)
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def test_the_process_knows_of_its_lock_before_the_database_does(database, node):
 
     class Active(set):
         def add(self, token):
-            assert fresh(database, node).lock_token is None
+            assert fresh(database, node).lock_token != token
             super().add(token)
 
     active = Active()
@@ -134,7 +138,9 @@ def test_of_many_who_try_one_wins(database, node, dead):
     """F53: a free node, and one of a dead conductor that all saw with the same token."""
     for round_ in range(8):
         held = take(database, node, f"dead-{round_}").token if dead else None
-        found = race(*(lambda i=i: take(database, node, f"c{i}", held=held) for i in range(4)))
+        found = race(
+            *(lambda i=i, held=held: take(database, node, f"c{i}", held=held) for i in range(4))
+        )
         won = [lock for lock in found if isinstance(lock, Lock)]
         lost = [exc for exc in found if isinstance(exc, exceptions.NodeLocked)]
         assert len(won) == 1 and len(lost) == 3, found
@@ -251,7 +257,8 @@ def test_two_threads_give_one_lock_back(database, node):
     """One of them finds it gone; that is no abort, nor anything else."""
     for _ in range(15):
         lock = take(database, node)
-        assert sorted(race(*[lambda: locks.release(database, lock)] * 2)) in (
+        give = functools.partial(locks.release, database, lock)
+        assert sorted(race(give, give)) in (
             [False, True],
             [True, True],
         )
@@ -277,7 +284,7 @@ def test_the_wrong_fence_with_a_token_that_goes_meanwhile(sqlite, make, monkeypa
 
 def test_a_stale_further_statement_takes_everything_back(database, node):
     lock = take(database, node)
-    run_id, attempt = begun(database, node, lock)
+    _run_id, attempt = begun(database, node, lock)
     done = transitions.finish(transitions.key_of(attempt), "success", types.utcnow(), waited=False)
     locks.write(database, lock, {}, [done])
     with pytest.raises(locks.Stale):
@@ -291,7 +298,7 @@ def test_an_abort_that_was_asked_for(database, node):
     lock = take(database, node)
     run_id, _ = begun(database, node, lock)
     locks.write(database, lock, {"fault": "a"}, unless_abort_of=run_id)
-    assert runs.ask_abort(database, run_id, "me") and not runs.ask_abort(database, run_id, "you")
+    assert ask_abort(database, run_id, "me") and not ask_abort(database, run_id, "you")
     with pytest.raises(locks.AbortAsked):
         locks.write(database, lock, {"fault": "b"}, [history(node)], unless_abort_of=run_id)
     assert fresh(database, node).fault == "a" and said(database, node) == []
@@ -305,7 +312,7 @@ def test_an_abort_that_was_asked_for(database, node):
     locks.write(database, lock, {"fault": "d"}, [ended], unlock=True)
     assert fresh(database, node).fault == "d" and runs.get(database, run_id).outcome == "aborted"
     assert runs.get(database, run_id).abort_requested_by == "me"
-    assert not runs.ask_abort(database, run_id, "late")
+    assert not ask_abort(database, run_id, "late")
 
 
 def test_an_abort_and_an_end_at_once(database, node):
@@ -315,7 +322,7 @@ def test_an_abort_and_an_end_at_once(database, node):
         run_id, _ = begun(database, node, lock)
         good = transitions.end_run(run_id, "success", None, types.utcnow(), good=True)
         asked, ended = race(
-            lambda run_id=run_id: runs.ask_abort(database, run_id, "me"),
+            lambda run_id=run_id: ask_abort(database, run_id, "me"),
             lambda lock=lock, good=good, run_id=run_id: locks.write(
                 database, lock, {}, [good], unless_abort_of=run_id, unlock=True
             ),
@@ -440,7 +447,9 @@ def test_a_heartbeat_is_not_recorded_under_anothers_lock(database, node):
 
 
 def test_of_many_lookups_one_gives_the_token(database, node):
-    found = race(*(lambda i=i: beats.give_token(database, node.id, f"t{i}") for i in range(4)))
+    found = race(
+        *(lambda i=i: beats.give_token(database, node.id, node.uuid, f"t{i}") for i in range(4))
+    )
     assert found.count(None) == 1
     assert sum(isinstance(exc, exceptions.NodeLocked) for exc in found) == 3
     assert fresh(database, node).agent_secret_token == f"t{found.index(None)}"

@@ -93,6 +93,21 @@ def test_a_trailing_slash_makes_no_difference_and_bookmarks_lead_somewhere(api, 
     assert api.get(path).status == 200
 
 
+def test_only_answers_with_a_body_are_json(api, node):
+    """A client that is told so tries to parse what is not there, and complains."""
+    provision = "/v1/nodes/n1/states/provision"
+    for answer in (
+        api.put(provision, {"target": "active"}),
+        api.put("/v1/nodes/n1/maintenance"),
+        api.post("/v1/heartbeat/n1", {"callback_url": "http://192.0.2.1/"}),
+        api.delete("/v1/nodes/n1"),
+    ):
+        assert answer.status in (202, 204) and answer.text == ""
+        assert "json" not in answer.headers.get("content-type", "")
+    for answer in (api.get("/"), api.get("/nope"), api.put(provision, {}), api.put("/v1/nodes")):
+        assert answer.headers["content-type"] == "application/json"
+
+
 def test_every_answer_has_an_id_of_its_own(api):
     seen = set()
     for path in ("/", "/v1/nodes", "/v1/nodes/nope", "/nope"):

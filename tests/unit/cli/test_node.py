@@ -212,11 +212,11 @@ def test_deploy_waits_and_tells_each_change(stub, ok, made, follows):
     )
     lines = ok("node", "deploy", "n", "--wait").stdout.splitlines()
     assert [line.split(" ", 2)[2] for line in lines] == [
-        "raid.erase running",
         "is deploying",
+        "raid.erase running",
+        "is wait call-back",
         "raid.erase success after 2.5 s",
         "deploy.write waiting",
-        "is wait call-back",
         "deploy.write success after 2.5 s",
         "is active",
     ]

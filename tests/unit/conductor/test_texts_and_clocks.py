@@ -45,7 +45,8 @@ def generator() -> Any:
 @pytest.mark.parametrize(
     "value",
     [0, 1, "", [], True, False, (), (1,), generator(), coroutine(), object(), NotImplemented,
-     states.CLEANWAIT, states.DEPLOYING, "error", {"status": "failed"}, states.wait(states.CLEANWAIT, poll=1)],
+     states.CLEANWAIT, states.DEPLOYING, "error", {"status": "failed"},
+     states.wait(states.CLEANWAIT, poll=1)],
 )  # fmt: skip
 def test_any_other_return_value_fails_and_names_its_type(value: Any) -> None:
     """F74, F75."""
