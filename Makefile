@@ -18,7 +18,7 @@ test: $(VENV)/.tests ## Run the test suite and measure its coverage
 	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load" --cov --cov-report=term
 
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
-	$(BIN)/pytest -n $(WORKERS) -m crash
+	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
 
 load: $(VENV)/.tests ## Let fifty agents and four pollers share one SQLite file for a minute
 	$(BIN)/pytest -m load -s tests/load

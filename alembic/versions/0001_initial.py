@@ -112,6 +112,10 @@ def upgrade() -> None:
     op.create_index("ix_nodes_lessee", "nodes", ["lessee"], unique=False)
     op.create_index("ix_nodes_owner", "nodes", ["owner"], unique=False)
     op.create_index("ix_nodes_parent_node", "nodes", ["parent_node"], unique=False)
+    op.create_index("ix_nodes_chassis_uuid", "nodes", ["chassis_uuid"], unique=False)
+    op.create_index("ix_nodes_instance_name", "nodes", ["instance_name"], unique=False)
+    op.create_index("ix_nodes_maintenance", "nodes", ["maintenance"], unique=False)
+    op.create_index("ix_nodes_fault", "nodes", ["fault"], unique=False)
     op.create_index(
         "ix_nodes_provision_state",
         "nodes",

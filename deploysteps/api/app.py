@@ -26,13 +26,14 @@ def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
     errors.install(app)
     app.add_route("/", root.Root(services))
     app.add_route("/v1", root.V1(services))
-    for path, resource in _resources(services).items():
+    for path, resource in resources(services).items():
         app.add_route(f"/v1{path}", resource)
         app.add_route(path, resource)  # where the "bookmark" links of answers lead
     return app
 
 
-def _resources(services: call.Services) -> dict[str, call.Resource]:
+def resources(services: call.Services) -> dict[str, call.Resource]:
+    """Return path below ``/v1`` -> what answers there."""
     # At most half of the threads are for agents, so that operators find one.
     gate = agents.Gate(max(1, services.conf.api.threads // 2))
     return {

@@ -11,6 +11,7 @@ import futurist
 from futurist import periodics
 from oslo_config import cfg
 
+from deploysteps import conf as configuration
 from deploysteps import exceptions
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor import steps
@@ -100,6 +101,7 @@ class Service:
         :raises DriverLoadError: an enabled driver is broken.
         """
         conf = self._conf
+        configuration.check(conf)
         registry = self._registry or Registry(conf)
         _check_overrides(conf, registry)
         self.database.wait_ready(LOG.warning)

@@ -61,7 +61,7 @@ OPTS: list[cfg.Opt] = [
         "max_json_depth",
         default=64,
         min=1,
-        max=500,
+        max=200,
         help="How deep lists and objects of a request body may be nested; deeper is refused.",
     ),
     cfg.Opt(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from deploysteps import exceptions
 from deploysteps.db import types
@@ -61,7 +62,11 @@ def register(
             )
         return int(row_id)
 
-    return database.write(work, happened=again)
+    try:
+        return database.write(work, happened=again)
+    except db_exc.DBDuplicateEntry:
+        # Another process of this name inserted the row meanwhile: it is there now.
+        return database.write(work, happened=again)
 
 
 def touch(database: Database, hostname: str, boot_id: str) -> bool:

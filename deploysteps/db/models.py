@@ -147,6 +147,10 @@ class Node(NodeMethods, Base):
         sa.Index("ix_nodes_shard", "shard"),
         sa.Index("ix_nodes_conductor_group", "conductor_group"),
         sa.Index("ix_nodes_parent_node", "parent_node"),
+        sa.Index("ix_nodes_chassis_uuid", "chassis_uuid"),
+        sa.Index("ix_nodes_instance_name", "instance_name"),
+        sa.Index("ix_nodes_maintenance", "maintenance"),
+        sa.Index("ix_nodes_fault", "fault"),
         MYSQL,
     )
 

@@ -13,7 +13,7 @@ from deploysteps.db import types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, NodeHistory, Port
 from deploysteps.db.node import STEP_KEYS as STEP_KEYS
-from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
+from deploysteps.db.pages import exists, fetch, has, is_uuid, page, rows_of, translating
 
 _IDENT: Any = sa.bindparam("ident")
 _BY_ID, _BY_UUID, _BY_NAME = (
@@ -54,32 +54,32 @@ def _describes(text: str) -> sa.ColumnElement[bool]:
 # What a list may be filtered by: name -> condition of a value. An unknown
 # name is an error, never ignored.
 FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
-    "associated": lambda v: Node.instance_uuid.is_not(None) if v else Node.instance_uuid.is_(None),
+    "associated": lambda v: has(Node.instance_uuid) if v else Node.instance_uuid.is_(None),
     "chassis_uuid": lambda v: Node.chassis_uuid == v,
     "conductor_group": lambda v: Node.conductor_group == v,
     "description_contains": lambda v: _describes(v),
     "driver": lambda v: Node.driver == v,
     "driver_in": lambda v: Node.driver.in_(list(v)),
     "fault": lambda v: Node.fault == v,
-    "has_parent": lambda v: Node.parent_node.is_not(None) if v else Node.parent_node.is_(None),
+    "has_parent": lambda v: has(Node.parent_node) if v else Node.parent_node.is_(None),
     "instance_name": lambda v: Node.instance_name == v,
     "instance_uuid": lambda v: Node.instance_uuid == v,
     "lessee": lambda v: Node.lessee == v,
-    "maintenance": lambda v: Node.maintenance.is_(bool(v)),
+    "maintenance": lambda v: Node.maintenance == sa.literal(bool(v)),
     "owner": lambda v: Node.owner == v,
     "parent_node": lambda v: Node.parent_node == v,
     "provision_state": lambda v: Node.provision_state == v,
     "provision_state_in": lambda v: Node.provision_state.in_(list(v)),
-    "reserved": lambda v: Node.reservation.is_not(None) if v else Node.reservation.is_(None),
+    "reserved": lambda v: has(Node.reservation) if v else Node.reservation.is_(None),
     "resource_class": lambda v: Node.resource_class == v,
-    "retired": lambda v: Node.retired.is_(bool(v)),
+    "retired": lambda v: Node.retired == sa.literal(bool(v)),
     "served_in": lambda v: sa.or_(
         sa.false(),
         *(sa.and_(Node.driver == driver, Node.conductor_group == group) for driver, group in v),
     ),
     "shard": lambda v: Node.shard == v,
     "shard_in": lambda v: Node.shard.in_(list(v)),
-    "sharded": lambda v: Node.shard.is_not(None) if v else Node.shard.is_(None),
+    "sharded": lambda v: has(Node.shard) if v else Node.shard.is_(None),
     "uuid_in": lambda v: Node.uuid.in_(list(v)),
 }
 

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -37,6 +37,7 @@ def rows_of(model: type[M]) -> sa.Select[Any]:
 @functools.cache
 def _hydration(model: type[Base]) -> tuple[Callable[[], Any], tuple[str, ...]]:
     """Return what makes an empty object, and its attributes in the table's order."""
+    orm.configure_mappers()  # else an object made past the session has no attributes
     mapper: orm.Mapper[Any] = sa.inspect(model)
     keys = tuple(mapper.get_property_by_column(column).key for column in table(model).c)
     return mapper.class_manager.new_instance, keys
@@ -124,6 +125,11 @@ def _after(
     return sa.or_(beyond, column.is_(None), sa.and_(column == at, further))
 
 
+def has(column: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a text is there, so that SQLite looks it up in an index."""
+    return cast("sa.ColumnElement[bool]", column >= "")
+
+
 def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
     """Tell whether a row of this uuid is there."""
     query = sa.select(sa.literal(1)).where(model.__table__.c.uuid == uuid)
@@ -133,7 +139,7 @@ def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
 # How each database names the constraint; anchored, since the text quotes
 # the value as well, and that may look like anything.
 _CLASH = re.compile(
-    r"""(?:UNIQUE constraint failed: |constraint "uq_|for key '(?:\w+\.)?uq_)"""
+    r"""(?:UNIQUE constraint failed: |constraint "uq_|for key \\?'(?:\w+\.)?uq_)"""
     r"(nodes|ports)[._](instance_uuid|uuid|name|address)\b",
 )
 # (table, column) -> the error, and which of its arguments are which columns.

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from deploysteps import states
 from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.db.pages import has
 from deploysteps.db.runs import WAITING
 from deploysteps.db.transitions import Key
 
@@ -61,7 +62,7 @@ _ORPHAN = (
 
 def locked_nodes(database: Database) -> list[Orphan]:
     """Return every locked node with its holder."""
-    query = sa.select(*_ORPHAN).where(_N.c.reservation.is_not(None))
+    query = sa.select(*_ORPHAN).where(has(_N.c.reservation))
     return [Orphan(*row) for row in database.read(lambda c: list(c.execute(query).all()))]
 
 

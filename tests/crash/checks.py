@@ -86,15 +86,16 @@ def check(database: Database, scenario: Scenario, before: Before, uuid: str) -> 
     assert not failed or node.last_error, "failed without a reason"
     if state in (states.ACTIVE, states.MANAGEABLE):
         assert node.last_error is None
-    _nothing_is_left(node)
+    nothing_is_left(node)
     for run in runs.of_node(database, node.id):
-        _history_is_complete(database, node, run)
-    _each_end_is_told(database, node)
+        history_is_complete(database, node, run)
+    each_end_is_told(database, node)
     if scenario.steps:
         _steps_ran_as_they_may(database, scenario, node)
 
 
-def _nothing_is_left(node: Node) -> None:
+def nothing_is_left(node: Node) -> None:
+    """No lock, no plan, no token: the same after every ending."""
     held = (node.reservation, node.lock_token, node.lock_purpose, node.locked_at)
     assert held == (None,) * 4, held
     assert node.run_id is None
@@ -107,7 +108,8 @@ def _nothing_is_left(node: Node) -> None:
     assert not (good and node.deploy_step), node.deploy_step
 
 
-def _history_is_complete(database: Database, node: Node, run: StepRun) -> None:
+def history_is_complete(database: Database, node: Node, run: StepRun) -> None:
+    """A run that ended has all its attempts, in the order of its plan, each with an ending."""
     assert run.finished_at is not None and run.outcome in OUTCOMES, run.outcome
     attempts = runs.attempts(database, [run.id])[run.id]
     by_position: dict[int, list[StepAttempt]] = {}
@@ -134,7 +136,7 @@ def _history_is_complete(database: Database, node: Node, run: StepRun) -> None:
         assert begun == plan and all(t[-1].outcome == "success" for t in by_position.values())
 
 
-def _each_end_is_told(database: Database, node: Node) -> None:
+def each_end_is_told(database: Database, node: Node) -> None:
     """Every run that ended has one entry in the node's history."""
     ends = Counter(f"deploy {run.outcome}" for run in runs.of_node(database, node.id))
     told = Counter(entry.event_type for entry in nodes.history_of(database, node.id))

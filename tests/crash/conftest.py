@@ -1,11 +1,14 @@
-"""Fixtures of the crash and race tests."""
+"""Fixtures of the crash and race tests, and the summary of what was tried."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from tests.crash.stepwise import KILLED
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,19 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tell how many points a process was killed at, by story and database."""
+    told = [
+        (text, report.duration)
+        for report in terminalreporter.getreports("passed")
+        for name, text in report.user_properties
+        if name == KILLED and report.when == "call"
+    ]
+    if told:
+        terminalreporter.section("crash matrix")
+        for text, seconds in sorted(told):
+            terminalreporter.line(f"{text} ({seconds:.0f} s)")
+        total = sum(int(text.split(" ", 1)[0]) for text, _ in told)
+        terminalreporter.line(f"{total} kill points in all")

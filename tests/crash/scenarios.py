@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.drivers import base
 from tests import support
@@ -20,6 +20,8 @@ class Journal:
     """What really happened, out of the database's reach: a file that is appended to."""
 
     path = Path(os.devnull)
+    fatal = ""
+    """A step whose code kills the process."""
 
     def note(self, what: str, step: str) -> None:
         """Append one line, in one write, and pass a point of the process."""
@@ -29,6 +31,8 @@ class Journal:
             os.write(file, f"{what} {step}\n".encode())
         finally:
             os.close(file)
+        if step == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
         points()
 
     def lines(self) -> list[tuple[str, str]]:
@@ -279,8 +283,6 @@ class Scenario:
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
     steps: bool = True
     """Whether it is a run of steps, whose history has to be complete."""
-    stops: bool = False
-    """Whether the first process ends by itself before the story does."""
 
 
 def deploy(conductor: Stepwise, node: Node) -> None:
@@ -329,9 +331,7 @@ def _told(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
     from deploysteps.conductor import task_manager
 
     if attempt.signal is None:
-        with task_manager.acquire(
-            None, node.uuid, shared=True, runtime=conductor.runtime
-        ) as task:
+        with task_manager.acquire(None, node.uuid, shared=True, runtime=conductor.runtime) as task:
             if attempt.step == "first":
                 task.complete_step()
             else:
@@ -346,9 +346,12 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("repeatable", Safe, deploy),
         Scenario("once", Once, deploy),
         Scenario("failing", Failing, deploy, states.DEPLOYFAIL),
-        Scenario("stopping", Stopping, deploy, stops=True),
+        Scenario("stopping", Stopping, deploy),
         Scenario(
-            "aborted-running", Aborted, deploy, states.DEPLOYFAIL,
+            "aborted-running",
+            Aborted,
+            deploy,
+            states.DEPLOYFAIL,
             values={"extra": {"abort": "running"}},
         ),
         Scenario("aborted-waiting", Aborted, deploy, states.DEPLOYFAIL, _aborts_third),
@@ -360,12 +363,3 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("powered", Waiting, power_off, states.ACTIVE, at=states.ACTIVE, steps=False),
     )
 }
-
-
-def node_for(conductor: Stepwise, scenario: Scenario) -> Node:
-    """Return a new node for a story to begin with."""
-    return conductor.manager.create_node(
-        None,
-        {"driver": "test-hardware", "provision_state": scenario.at, **scenario.values},
-    )
-

@@ -8,6 +8,7 @@ the n-th of them is the n-th of them.
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import logging
@@ -27,6 +28,7 @@ from deploysteps import exceptions, states
 from deploysteps.conductor.manager import ConductorManager
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.service import Service
 from deploysteps.conductor.sweeper import Sweeper
 from deploysteps.conductor.workers import Workers
 from deploysteps.db import conductors, nodes, runs
@@ -35,6 +37,9 @@ from deploysteps.db.models import Node, StepAttempt
 from tests import support
 
 LOG = logging.getLogger(__name__)
+
+KILLED = "kill points"
+"""Property of a test's report that says how many were tried."""
 
 
 class AtOnce(Workers):
@@ -72,6 +77,24 @@ class Stepwise:
         self.recovery.sweep(starting=True)
 
 
+class Served(Stepwise):
+    """A whole service, with threads: its own sweeper and recovery are at work."""
+
+    def __init__(self, database: Database, conf: Any, registry: Any, host: str) -> None:
+        conf.set_override("host", host)
+        self._service = Service(conf, database=database, registry=registry)
+        self.database = database
+        self.sweeper = self.recovery = self
+
+    def start(self) -> None:
+        self._service.start()
+        self.runtime, self.manager = self._service.runtime, self._service.manager
+
+    def sweep(self) -> float:
+        """Leave it to the service."""
+        return 0.005
+
+
 # --- dying ------------------------------------------------------------------------
 
 
@@ -107,7 +130,12 @@ def watched(database: Database) -> Database:
     in the code of a step, which has points of its own.
     """
     engine = database.engine
-    event.listen(engine, "before_cursor_execute", points)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def before(connection: Any, *_: Any) -> None:
+        if not connection.get_execution_options().get("unseen"):
+            points()
+
     commit = engine.dialect.do_commit
 
     def do_commit(connection: Any) -> None:
@@ -117,6 +145,14 @@ def watched(database: Database) -> Database:
 
     engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
     return database
+
+
+def eyes_of(database: Database) -> Database:
+    """Return a view of a database whose reads are no points, over the same connections."""
+    eyes = copy.copy(database)
+    eyes.engine = database.engine.execution_options(unseen=True)
+    eyes._readers = database._readers.execution_options(unseen=True)
+    return eyes
 
 
 class Ended(NamedTuple):
@@ -175,6 +211,71 @@ def _read(pipe: int, pid: int, limit: float) -> bytes:
     return json.dumps({"error": f"a forked process hung for {limit} s"}).encode()
 
 
+class Answer:
+    """What a :class:`Peer` will answer."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+
+    def ready(self) -> bool:
+        """Tell whether it has answered."""
+        return bool(select.select([self._pipe], [], [], 0)[0])
+
+    def result(self, limit: float = 30) -> Any:
+        """Return the answer."""
+        assert select.select([self._pipe], [], [], limit)[0], "the other process hangs"
+        told = json.loads(self._pipe.readline() or '{"error": "the other process died"}')
+        assert "error" not in told, told["error"]
+        return told["value"]
+
+
+class Peer:
+    """A fork of this process that does what it is asked, until the block ends."""
+
+    def __init__(self, do: Callable[..., Any]) -> None:
+        self._do = do
+        self.pid = 0
+
+    def __enter__(self) -> Peer:
+        """Start it."""
+        asks, asked = os.pipe()
+        answers, answered = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            gc.disable()
+            for other in (asked, answers):
+                os.close(other)
+            self._serve(asks, answered)
+        os.close(asks)
+        os.close(answered)
+        self._asked, self._answers = os.fdopen(asked, "w"), os.fdopen(answers, "rb", 0)
+        return self
+
+    def _serve(self, asks: int, answered: int) -> None:
+        try:
+            for line in os.fdopen(asks):
+                try:
+                    said = {"value": self._do(*json.loads(line))}
+                except BaseException:
+                    said = {"error": traceback.format_exc()}
+                os.write(answered, (json.dumps(said, default=str) + "\n").encode())
+        finally:
+            os._exit(0)
+
+    def ask(self, *order: Any) -> Answer:
+        """Ask for something; the answer comes when it comes."""
+        self._asked.write(json.dumps(order) + "\n")
+        self._asked.flush()
+        return Answer(self._answers)
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self._asked.close()
+        self._answers.close()
+
+
 # --- the world around a conductor --------------------------------------------------
 
 
@@ -227,14 +328,3 @@ def _while_it_waits(conductor: Stepwise, node: Node, attempt: StepAttempt, world
     if attempt.conductor != conductor.runtime.host:
         conductor.recovery.sweep()  # adopts what a lost conductor waited for
     time.sleep(min(conductor.sweeper.sweep(), 0.005))
-
-
-def disposed(*databases: Database) -> None:
-    """Close all connections, so that no fork shares one."""
-    for database in databases:
-        database.dispose()
-
-
-def unconnected(database: Database) -> None:
-    """In a fork: forget the parent's connections without touching them."""
-    database.engine.dispose(close=False)

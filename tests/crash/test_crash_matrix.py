@@ -8,7 +8,6 @@ starts again is killed as well. ``make test`` tries a sample.
 from __future__ import annotations
 
 import gc
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,142 +15,22 @@ from typing import Any
 
 import pytest
 
-from deploysteps import states
-from deploysteps.db import nodes, runs
 from deploysteps.db.engine import Database
-from tests import support
-from tests.crash import checks
-from tests.crash.scenarios import SCENARIOS, Deploy, Scenario, journal, node_for
-from tests.crash.stepwise import Stepwise, drive, forked, points, unconnected, watched
-
-HOST, OTHER = "conductor-1", "conductor-2"
-
-
-def _hasty(database: Database) -> str:
-    """Return the database's URL, for commits that need to survive a process and no power cut."""
-    url = database.url
-    if url.get_backend_name() == "postgresql":
-        url = url.update_query_dict({"options": "-c synchronous_commit=off"})
-    return url.render_as_string(hide_password=False)
-
-
-class Stage:
-    """A warmed-up process that stories are told in, each in forks of it."""
-
-    def __init__(self, database: Database, conf: Any, scenario: Scenario, path: Path) -> None:
-        self.conf = conf
-        self.scenario = scenario
-        self.eyes = database
-        self.database = watched(Database(_hasty(database), connect_wait=5))
-        self.registry = support.registry(conf, vendor=scenario.vendor, deploy=Deploy)
-        self.uuid = ""
-        self._path = path
-
-    def set_up(self) -> None:
-        """Make a node and close every connection, so that no fork shares one."""
-        journal.path = self._path
-        self._path.unlink(missing_ok=True)
-        conductor = self.conductor(HOST)
-        self.uuid = node_for(conductor, self.scenario).uuid
-        self.eyes.dispose()
-        self.database.dispose()
-
-    def conductor(self, host: str) -> Stepwise:
-        return Stepwise(self.database, self.conf, self.registry, host)
-
-    def tell(self, conductor: Stepwise) -> None:
-        """Tell the story from where it is."""
-        scenario = self.scenario
-        node = nodes.get(self.eyes, self.uuid)
-        if node.provision_state == scenario.at and not self._was_asked(node):
-            scenario.begin(conductor, node)
-        if scenario.stops and conductor.runtime.stopping.is_set():
-            return
-        drive(conductor, self.eyes, self.uuid, scenario.world)
-
-    def _was_asked(self, node: Any) -> bool:
-        if self.scenario.steps:
-            return bool(runs.of_node(self.eyes, node.id, limit=1))
-        return journal.path.exists() or node.last_error is not None
-
-    def live(self, host: str) -> None:
-        """Start as ``host`` and tell the story to its end; start again when it stops in it."""
-        while True:
-            conductor = self.conductor(host)
-            conductor.start()
-            self.tell(conductor)
-            if not conductor.runtime.stopping.is_set():
-                return
-
-    def warm_up(self) -> None:
-        """Tell it once in this process: what is compiled then is there in each fork."""
-        self.set_up()
-        self.live(HOST)
-        self.set_up()
-        gc.collect()
-        gc.freeze()
-
-    # --- in forks ---
-
-    def first_life(self, at: int) -> int:
-        """Live until the ``at``-th point; returns how many there were if it is beyond."""
-        self._in_fork()
-        conductor = self.conductor(HOST)
-        conductor.start()
-        points.arm(at)
-        self.tell(conductor)
-        return points.count
-
-    def next_life(self, host: str, at: int = 0) -> str:
-        """Recover as ``host``, tell the rest, check all; killed at a point if there is one."""
-        self._in_fork()
-        before = checks.Before(self.eyes, self.uuid)
-        try:
-            self._live_on(host, at, before)
-        except BaseException as exc:
-            node = nodes.get(self.eyes, self.uuid)
-            exc.add_note(f"a crash {before}")
-            exc.add_note(f"now {checks.Before(self.eyes, self.uuid)}, error {node.last_error}")
-            raise
-        return nodes.get(self.eyes, self.uuid).provision_state
-
-    def _live_on(self, host: str, at: int, before: checks.Before) -> None:
-        if host != HOST:
-            self._is_left_alone_while_its_conductor_may_live(host, before)
-            checks.aged(self.eyes, HOST)
-        points.arm(at)
-        self.live(host)
-        points.arm(0)
-        checks.check(self.eyes, self.scenario, before, self.uuid)
-
-    def _is_left_alone_while_its_conductor_may_live(
-        self, host: str, before: checks.Before
-    ) -> None:
-        node = before.node
-        if node.reservation is None and node.provision_state in states.TRANSIENT_STATES:
-            return  # left for anybody, by a conductor that stopped
-        self.conductor(host).start()
-        after = checks.Before(self.eyes, self.uuid)
-        assert after.node.lock_token == node.lock_token, "it was taken from a conductor that lives"
-        assert after.node.generation == node.generation
-        if before.attempt is not None and after.attempt is not None:
-            assert after.attempt.conductor == before.attempt.conductor == HOST
-
-    def _in_fork(self) -> None:
-        unconnected(self.eyes)
-        unconnected(self.database)
+from tests.crash.scenarios import SCENARIOS
+from tests.crash.stage import HOST, OTHER, Stage
+from tests.crash.stepwise import KILLED, forked
 
 
 @pytest.fixture
-def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[[str], Stage]]:
+def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     """Make a stage for a story."""
     made: list[Stage] = []
 
-    def make(name: str) -> Stage:
-        found = Stage(database, conf, SCENARIOS[name], tmp_path / "journal")
-        made.append(found)
-        found.warm_up()
-        return found
+    def make(name: str, *, served: bool = False) -> Stage:
+        database.dispose()
+        made.append(Stage(database, conf, SCENARIOS[name], tmp_path / "journal", served=served))
+        made[0].warm_up()
+        return made[0]
 
     with warnings.catch_warnings():
         # The threads of the test runner do not matter to what a fork does here.
@@ -160,6 +39,17 @@ def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[[s
     for found in made:
         found.database.dispose()
     gc.unfreeze()
+
+
+@pytest.fixture
+def tried(record_property: Callable[..., None]) -> Callable[..., None]:
+    """Note how many points were tried; the summary of the test run lists them."""
+
+    def note(killed: int, *, of: str, on: str) -> None:
+        record_property(KILLED, f"{killed} kill points on {on}: {of}")
+        assert killed > 3
+
+    return note
 
 
 def restarted(stage: Stage, at: int) -> None:
@@ -177,10 +67,15 @@ def killed_again(stage: Stage, at: int) -> None:
         forked(lambda: stage.next_life(HOST))
 
 
-SEQUELS = {call.__name__: call for call in (restarted, taken_over, killed_again)}
+SEQUELS: dict[str, tuple[Callable[[Stage, int], None], int, int]] = {
+    # what follows a kill, and every how many-th point it is tried at: on SQLite, on servers
+    "restarted": (restarted, 1, 1),
+    "taken_over": (taken_over, 2, 4),
+    "killed_again": (killed_again, 2, 4),
+}
 
 
-def tell_until_every_point(stage: Stage, sequel: Any, step: int = 1) -> int:
+def tell_until_every_point(stage: Stage, sequel: Callable[[Stage, int], None], step: int) -> int:
     """Kill at each ``step``-th point until the story ends first; returns how many."""
     at, killed = 1, 0
     while True:
@@ -201,16 +96,24 @@ def tell_until_every_point(stage: Stage, sequel: Any, step: int = 1) -> int:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("sequel", SEQUELS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nothing_is_lost_run_twice_or_stuck_wherever_it_is_killed(
-    stage, name, sequel, kind, record_property
-):
+def test_nothing_is_lost_run_twice_or_stuck_wherever_it_is_killed(stage, name, sequel, kind, tried):
     """F34, F43, F54, F63; F46 and F47 where another conductor takes over."""
-    began = time.monotonic()
-    killed = tell_until_every_point(stage(name), SEQUELS[sequel])
-    record_property("kill_points", killed)
-    print(f"{kind} {name} {sequel}: {killed} kill points, {time.monotonic() - began:.1f} s")
-    assert killed > 5
+    call, on_sqlite, on_servers = SEQUELS[sequel]
+    step = on_sqlite if kind == "sqlite" else on_servers
+    tried(tell_until_every_point(stage(name), call, step), of=f"{name}, {sequel}", on=kind)
 
 
-def test_a_sample_of_the_crash_matrix(sqlite, conf, tmp_path):
-    """F34, F54: each fifth point of a run; ``make crash`` tries them all."""
+@pytest.mark.crash
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["repeatable", "once"])
+def test_nothing_is_lost_when_a_whole_service_is_killed(stage, name, kind, tried):
+    """F34, F54: with all its threads; each eleventh point, since their order varies."""
+    found = stage(name, served=True)
+    tried(tell_until_every_point(found, restarted, 11), of=f"{name}, a service", on=kind)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("name", ["repeatable", "aborted-waiting", "stopping"])
+def test_a_sample_of_the_crash_matrix(stage, name, kind, tried):
+    """F34, F54: some points of some stories; ``make crash`` tries them all."""
+    tried(tell_until_every_point(stage(name), restarted, 7), of=f"{name}, a sample", on=kind)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+import subprocess
+import sys
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +18,7 @@ from deploysteps.db.models import Node, Port, table
 from tests.support_sql import counting
 
 NODES, PORTS = table(Node), table(Port)
+UUIDS = ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]
 NOW = datetime.datetime(2026, 11, 3, tzinfo=datetime.UTC)
 
 
@@ -78,12 +82,16 @@ def filled(shared):
 
 
 @pytest.mark.parametrize("sort_dir", ["asc", "desc"])
-@pytest.mark.parametrize("sort_key", SORT_KEYS)
-def test_pages_are_complete_whatever_they_are_sorted_by(filled, sort_key, sort_dir):
+def test_pages_are_complete_whatever_they_are_sorted_by(filled, sort_dir):
     """NULLs and ties included; NULLs are last both ways."""
+    for sort_key in SORT_KEYS:
+        check_pages(filled, sort_key, sort_dir)
+
+
+def check_pages(filled, sort_key, sort_dir):
     wanted = [n.id for n in nodes.listing(filled, sort_key=sort_key, sort_dir=sort_dir)]
     assert sorted(wanted) == [n.id for n in nodes.listing(filled)] and len(wanted) == 11
-    for limit in (1, 4, 11, 12):
+    for limit in (3, 11):
         found = pages(filled, limit, sort_key=sort_key, sort_dir=sort_dir)
         assert [n.id for page in found for n in page] == wanted
     listed = nodes.listing(filled, sort_key=sort_key, sort_dir=sort_dir)
@@ -169,13 +177,13 @@ FILTERS = {
     "served_in": ({"driver": "this", "conductor_group": "g"}, [("this", "g")], [("that", "")]),
     "shard_in": ({"shard": "this"}, ["this"], ["that"]),
     "sharded": ({"shard": "x"}, True, False),
-    "uuid_in": ({"uuid": "this"}, ["this"], ["that"]),
+    "uuid_in": ({"uuid": UUIDS[0]}, UUIDS[:1], UUIDS[1:]),
 }
 OTHER = {
     **dict.fromkeys(PLAIN, "that"),
     "instance_uuid": "that",
     "description": "that",
-    "uuid": "that",
+    "uuid": UUIDS[1],
     "conductor_group": "",
 }
 
@@ -228,8 +236,7 @@ def test_a_list_is_one_query_however_long_it_is(database):
     assert count.statements == 2
 
 
-@pytest.mark.parametrize("sort_key", sortable(PORTS))
-def test_pages_of_ports(database, make, sort_key):
+def test_pages_of_ports(database, make):
     node = make(database)
     for number in range(5):
         ports.insert(
@@ -242,7 +249,7 @@ def test_pages_of_ports(database, make, sort_key):
                 "pxe_enabled": bool(number % 2),
             },
         )
-    for sort_dir in ("asc", "desc"):
+    for sort_key, sort_dir in itertools.product(sortable(PORTS), ("asc", "desc")):
         wanted = [p.id for p in ports.listing(database, sort_key=sort_key, sort_dir=sort_dir)]
         found, marker = [], None
         while page := ports.listing(
@@ -251,3 +258,24 @@ def test_pages_of_ports(database, make, sort_key):
             found.extend(p.id for p in page)
             marker = page[-1].uuid
         assert found == wanted and len(found) == 5
+
+
+@pytest.mark.parametrize("first", ["Conductor", "Port", "StepRun", "StepAttempt", "NodeHistory"])
+def test_whatever_a_process_reads_first(tmp_path, first):
+    """Objects made past the session need their class to be set up before."""
+    code = f"""
+from deploysteps.db import migration, models, pages
+from deploysteps.db.engine import Database
+database = Database("sqlite://")
+migration.ensure(database)
+one = models.{first}
+column = list(models.table(one).c)[0]
+import sqlalchemy as sa
+row = {{c.name: None for c in models.table(one).c}}
+query = sa.select(*(sa.literal(7, c.type).label(c.name) if c is column
+                    else sa.null().label(c.name) for c in models.table(one).c))
+(found,) = database.read(lambda c: pages.fetch(c, one, query))
+print(getattr(found, column.name))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "7\n", ran.stderr

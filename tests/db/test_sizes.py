@@ -43,18 +43,9 @@ def begun(database, node, lock, attempt_values=(), plan_=()):
             now=now,
         ),
     )
-    attempt = StepAttempt(
-        run_id=run_id,
-        position=1,
-        attempt=1,
-        node_id=node.id,
-        interface="deploy",
-        step="s",
-        state="running",
-        conductor="c",
-        started_at=now,
-        **dict(attempt_values),
-    )
+    first = {"run_id": run_id, "position": 1, "attempt": 1, "node_id": node.id}
+    what = {"interface": "deploy", "step": "s", "state": "running", "conductor": "c"}
+    attempt = StepAttempt(started_at=now, **{**first, **what, **dict(attempt_values)})
     locks.write(database, lock, {"run_id": run_id}, [transitions.begin(attempt)])
     return run_id, attempt
 

@@ -15,8 +15,9 @@ from tests.support_sql import counting
 
 NODES, RUNS, ATTEMPTS, HISTORY = map(table, (Node, StepRun, StepAttempt, NodeHistory))
 NOW = types.utcnow()
+UUID = "11111111-1111-1111-1111-111111111111"
 HOUR = datetime.timedelta(hours=1)
-WAIT = {"state": "waiting", "owner": "agent", "waiting_since": NOW}
+WAIT = {"state": "waiting", "owner": "agent", "waiting_since": NOW, "reenter": False}
 
 
 def aged(database, model, by=HOUR, **columns):
@@ -30,12 +31,8 @@ def waiting(database, make, due_at, conductor="c1", **more):
     """A node whose step waits."""
     node = make(database, provision_state=states.DEPLOYWAIT)
     lock, node = locks.grant(database, node.id, conductor, "test")
-    values = {**WAIT, "due_at": due_at, **more}
-    run_id, attempt = begun(database, node, lock, {k: v for k, v in values.items()})
-    with database.engine.begin() as connection:
-        connection.execute(
-            sa.update(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id).values(conductor=conductor)
-        )
+    values = {**WAIT, "due_at": due_at, "conductor": conductor, **more}
+    _run_id, attempt = begun(database, node, lock, values)
     locks.release(database, lock)
     return node, transitions.key_of(attempt)
 
@@ -376,14 +373,14 @@ def test_ports(database, make):
 @pytest.mark.parametrize(
     ("clash", "error", "words"),
     [
-        ({"uuid": "1" * 36}, exceptions.NodeAlreadyExists, "UUID " + "1" * 36),
+        ({"uuid": UUID}, exceptions.NodeAlreadyExists, f"UUID {UUID}"),
         ({"name": "one"}, exceptions.DuplicateName, "name one"),
         ({"instance_uuid": "i"}, exceptions.InstanceAssociated, "Instance i"),
     ],
 )
 def test_two_nodes_that_clash(database, make, clash, error, words):
     """In words that the field's clients know; whether inserted or changed."""
-    make(database, uuid="1" * 36, name="one", instance_uuid="i")
+    make(database, uuid=UUID, name="one", instance_uuid="i")
     with pytest.raises(error, match=words) as told:
         make(database, **clash)
     assert told.value.code == 409
