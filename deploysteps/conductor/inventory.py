@@ -48,6 +48,7 @@ def update_node(
     node_id: str,
     values: Mapping[str, Any],
     reset_interfaces: bool,
+    before: Mapping[str, Any],
 ) -> Node:
     """Change columns of a node; see :meth:`ConductorManager.update_node`."""
     with acquire(context, node_id, purpose="node update", runtime=runtime) as task:
@@ -57,6 +58,12 @@ def update_node(
                 f"Node {node.uuid} can not be updated while a state transition is in progress "
                 f"(it is in state {node.provision_state!r})."
             )
+        for name, value in before.items():
+            if types.encode(getattr(node, name)) != types.encode(value):
+                raise exceptions.Conflict(
+                    f"{name} of node {node.uuid} was changed by another request meanwhile; "
+                    "read it again and repeat the change"
+                )
         changes = dict(values)
         _check_protection(node, changes)
         if changes.get("maintenance") is False:

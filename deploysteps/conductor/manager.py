@@ -59,13 +59,18 @@ class ConductorManager:
         node_id: str,
         values: Mapping[str, Any],
         reset_interfaces: bool = False,
+        before: Mapping[str, Any] | None = None,
     ) -> Node:
         """Change columns of a node and return it.
 
         :param reset_interfaces: interfaces that are not named become defaults.
+        :param before: what these columns have to hold still: the new values
+            were made from them.
         :raises NodeLocked, Conflict: something is going on.
         """
-        return inventory.update_node(self.runtime, context, node_id, values, reset_interfaces)
+        return inventory.update_node(
+            self.runtime, context, node_id, values, reset_interfaces, before or {}
+        )
 
     def destroy_node(self, context: Any, node_id: str) -> None:
         """Remove a node with its ports and history.

@@ -111,6 +111,17 @@ def test_updating_keeps_what_it_is_told_and_refuses_busy_nodes(database, start, 
     assert nodes.get(database, node.uuid).owner == "me"
 
 
+def test_a_change_that_was_made_from_an_older_value_is_refused(database, start):
+    """No update is lost to another that came in between."""
+    service = start(database)
+    node = support.enrolled(service, extra={"a": 1})
+    update = service.manager.update_node
+    update(None, node.uuid, {"extra": {"a": 1, "b": 2}}, before={"extra": {"a": 1}})
+    with pytest.raises(exceptions.Conflict, match="extra"):
+        update(None, node.uuid, {"extra": {"a": 1, "c": 3}}, before={"extra": {"a": 1}})
+    assert nodes.get(database, node.uuid).extra == {"a": 1, "b": 2}
+
+
 def test_interfaces_can_be_reset_and_wrong_ones_are_refused(sqlite, start):
     service = start(sqlite)
     manager = service.manager

@@ -35,8 +35,12 @@ class Client(Protocol):
         node_id: str,
         values: Mapping[str, Any],
         reset_interfaces: bool = False,
+        before: Mapping[str, Any] | None = None,
     ) -> Node:
-        """Change columns of a node; ``reset_interfaces`` gives it its driver's defaults."""
+        """Change columns of a node; ``reset_interfaces`` gives it its driver's defaults.
+
+        ``before``: what these columns have to hold still; a 409 if they do not.
+        """
 
     def destroy_node(self, context: Context, node_id: str) -> None:
         """Remove a node's record."""

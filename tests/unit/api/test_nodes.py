@@ -115,6 +115,7 @@ def test_a_patch_sends_only_what_it_touches(api, conductor, sqlite, node):
     assert asked["update_node"] == (
         {"extra": {"a": 1, "b": 2}, "driver_info": {"password": MARK, "user": "u"}},
         False,
+        {"extra": {"a": 1}, "driver_info": {"password": MARK}},
     )
 
 
