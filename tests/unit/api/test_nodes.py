@@ -197,7 +197,7 @@ def test_reset_interfaces(api, conductor, version, status):
     path = "/v1/nodes/n1?reset_interfaces=True"
     assert api.patch(path, [add("/driver", "y")], version=version).status == status
     if status == 200:
-        assert conductor.calls[-1][1][1:] == ({"driver": "y"}, True)
+        assert conductor.calls[-1][1][1:] == ({"driver": "y"}, True, {})
 
 
 def test_reset_interfaces_goes_with_a_driver(api):
