@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+LONGEST_WAIT = 2**31 - 1
+"""Seconds that a wait may be told to last: what clocks and databases hold."""
+
 
 class DeployStepsException(Exception):
     """Base of all errors of this package.
@@ -286,6 +289,14 @@ class StepNotReady(DeployStepsException):
     def __init__(self, message: object = None, *, after: float | None = None, **kwargs: Any):
         """See the class."""
         super().__init__(message, **kwargs)
+        if after is not None and not (
+            isinstance(after, int | float)
+            and not isinstance(after, bool)
+            and 0 <= after <= LONGEST_WAIT
+        ):
+            raise InvalidParameterValue(
+                f"StepNotReady(after=...) takes seconds from 0 to {LONGEST_WAIT}, got {after!r}"
+            )
         self.after = after
 
 

@@ -7,27 +7,38 @@ wherever it appears; see :class:`Masker`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+from deploysteps.texts import scrub
 
 MASK = "******"
 
 _SECRET_KEY = re.compile(
     r"(pass(word|wd|phrase|code)?$|passw|secret|token|community|credential|private_?key|api_?key"
-    r"|auth_?key|priv_?key|_pw$|^pw$|kg_key|configdrive|swift_temp_url_key)",
+    r"|auth_?key|priv_?key|_pw$|^pw$|pwd$|kg_key|configdrive|swift_temp_url_key)",
     re.IGNORECASE,
 )
 # Every repetition is bounded: the texts come from anywhere, and may be long.
+# A password may have an "@" of its own: the host begins after the last one.
 _URL_USER = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s@?#]{1,2048})@", re.IGNORECASE
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s?#]{1,2048})@", re.IGNORECASE
 )
 _URL_TOKEN = re.compile(
-    r"(?P<key>[?&][\w.~%-]{0,64}?(token|secret|password|signature)[\w.~%-]{0,64}=)[^&\s\"']+",
+    r"(?P<key>[?&][\w.~%-]{0,64}?(token|secret|passw|pwd|signature|credential|(?<![a-z0-9])sig(?==))"
+    r"[\w.~%-]{0,64}=)[^&\s\"']+",
     re.IGNORECASE,
 )
 _LEAST = 4
 """Shorter values would mask ordinary words; they are still masked by key."""
+_WORD = re.compile(r"[a-z_]+")
+_LEAST_KEY = 8
+"""The same for what is only a key inside a secret object: most keys are words."""
+_LONGEST_QUOTED = 64 * 2**10
+"""Longer secrets are looked for as they are only."""
 
 
 def names_secret(key: object) -> bool:
@@ -80,6 +91,10 @@ def values(value: Any, under: bool = False, extra: frozenset[str] = frozenset())
     """Yield every secret text that a JSON value holds."""
     if isinstance(value, Mapping):
         inner = secret_args(value.get("argsinfo"))
+        args = value.get("args")
+        if inner and isinstance(args, Mapping):
+            for name in inner & args.keys():
+                yield from _secret_keys(args[name], value["argsinfo"][name].get("schema"))
         for key, item in value.items():
             if key == "argsinfo":
                 continue
@@ -98,7 +113,46 @@ def values(value: Any, under: bool = False, extra: frozenset[str] = frozenset())
             user = match["user"]
             yield user
             if ":" in user:
-                yield user.split(":", 1)[1]
+                password = user.split(":", 1)[1]
+                yield password
+                yield unquote(password)
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """Yield every key inside a JSON value."""
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _keys(item)
+
+
+def _secret_keys(value: Any, schema: Any) -> Iterator[str]:
+    """Yield the keys of a secret argument that are data, not words that say what is what."""
+    words = frozenset(_keys(schema))
+    for key in _keys(value):
+        named = key in words or (names_secret(key) and _WORD.fullmatch(key))
+        if not named and len(key) >= _LEAST_KEY:
+            yield key
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it stands in texts: as it is, and as programs quote it."""
+    yield secret
+    if (secret.isascii() and secret.isalnum()) or len(secret) > _LONGEST_QUOTED:
+        return
+    raw = secret.encode("utf-8", "surrogatepass")
+    # The leading '"' makes repr() quote by "'" and escape it; beside a text
+    # without '"' it would do neither.
+    for shown in (repr('"' + secret)[2:-1], repr(b'"' + raw)[3:-1]):
+        yield shown
+        yield shown.replace("\\'", "'")
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield quote(raw)
+    yield quote(raw, safe="")
+    yield quote_plus(raw)
 
 
 class Masker:
@@ -106,7 +160,10 @@ class Masker:
 
     def __init__(self, *sources: Any) -> None:
         """Collect the secrets of ``sources``."""
-        found = {text for source in sources for text in values(source) if len(text) >= _LEAST}
+        held = {text for source in sources for text in values(source) if len(text) >= _LEAST}
+        forms = {form for secret in held for form in _forms(secret)}
+        # A text may have been stored, or made fit to be.
+        found = forms | {scrub(form) for form in forms}
         # Longest first, so that a secret inside another leaves no tail.
         self._known = sorted(found, key=len, reverse=True)
 

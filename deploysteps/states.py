@@ -296,10 +296,6 @@ class Wait(str):
         return self
 
 
-LONGEST = 2**31 - 1
-"""Seconds that a wait may be told to last: what clocks and databases hold."""
-
-
 def wait(
     flow_state: str,
     *,
@@ -337,10 +333,11 @@ def wait(
             isinstance(value, bool)
             or not isinstance(value, int | float)
             or not math.isfinite(value)
-            or not least <= value <= LONGEST
+            or not least <= value <= exceptions.LONGEST_WAIT
         ):
             raise exceptions.InvalidParameterValue(
-                f"states.wait({name}=...) takes a number from {least:g} to {LONGEST}, got {value!r}"
+                f"states.wait({name}=...) takes a number from {least:g} to "
+                f"{exceptions.LONGEST_WAIT}, got {value!r}"
             )
     answer = Wait(flow_state, poll=poll, grow=grow, at_most=at_most, limit=limit)
     asked_to_wait.set(answer)

@@ -82,6 +82,8 @@ class StepFlow:
     flags: tuple[str, ...]
     """Keys of ``driver_internal_info`` by which drivers of the field say that
     a step goes on; they belong to one attempt and go with it."""
+    reboots: str
+    """The flag among them that says that the machine reboots."""
     callback_timeout: str
     """``[conductor]`` option: silence of the agent that fails a wait."""
     overrides: str
@@ -132,6 +134,7 @@ DEPLOY = StepFlow(
     prepare="prepare",
     clean_up="clean_up",
     flags=("deployment_polling", "deployment_reboot", "skip_current_deploy_step"),
+    reboots="deployment_reboot",
     callback_timeout="deploy_callback_timeout",
     overrides="deploy_step_priority_override",
     error=exceptions.DeployStepFailed,

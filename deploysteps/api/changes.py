@@ -45,6 +45,15 @@ def of(
     return {name: fit[name] for name in members}
 
 
+def made_from(item: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the objects among the new values were made from.
+
+    A patch changes a part of an object and a row takes the whole: what it
+    was made from must be there still, or another's change would be lost.
+    """
+    return {name: getattr(item, name) for name, new in values.items() if isinstance(new, dict)}
+
+
 def refuse_none_here(values: Mapping[str, Any]) -> None:
     """Refuse values that point to what cannot exist on this server.
 

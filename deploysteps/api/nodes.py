@@ -148,10 +148,7 @@ class OneNode(_Nodes):
         context = call.of(req).context
         maintenance = values.pop("maintenance", None)
         if values:
-            # What the new objects were made from, so that no other change is lost.
-            before = {
-                name: getattr(item, name) for name, new in values.items() if isinstance(new, dict)
-            }
+            before = changes.made_from(item, values)
             item = self.client.update_node(context, item.uuid, values, reset, before)
         if maintenance is not None:
             # A verb of its own: it needs no lock, and a run must hear of it.

@@ -140,7 +140,8 @@ class OnePort(_Ports):
         if "address" in values:
             values["address"] = values["address"].lower()
         if values:
-            item = self.client.update_port(call.of(req).context, item.uuid, values)
+            before = changes.made_from(item, values)
+            item = self.client.update_port(call.of(req).context, item.uuid, values, before)
         self.answer(req, resp, item)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:

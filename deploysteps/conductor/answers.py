@@ -46,22 +46,24 @@ Answer = Done | Waits | NotReady | Failed
 DONE = Done()
 
 
-def ask(call: Callable[[], Any], flow: StepFlow, node: Any) -> Answer:
-    """Run a step's code and judge what comes of it.
+def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = True) -> Answer:
+    """Run a driver's code and judge what comes of it.
 
-    :raises LockLost: the one exception that is not the step's.
+    :param flags: whether flags that it has set speak against None.
+    :raises LockLost: the task's lock was lost: the one exception that is not
+        the step's.
     """
     states.asked_to_wait.set(None)
     try:
         value = call()
-    except exceptions.LockLost:
-        raise
     except exceptions.StepNotReady as exc:
         return NotReady(words.text_of(exc), exc.after)
     except BaseException as exc:  # SystemExit and its like end a step, not the conductor
+        if task.lost and isinstance(exc, exceptions.LockLost):
+            raise
         return Failed(words.text_of(exc), exc)
     if value is None:
-        return _checked(flow, node.driver_internal_info)
+        return _checked(flow, task.node.driver_internal_info if flags else {})
     if isinstance(value, str) and value == flow.waiting:
         return Waits(value if isinstance(value, states.Wait) else states.Wait(value))
     return Failed(_nonsense(value, flow), raised=False)

@@ -6,8 +6,8 @@ runs under the node's lock, in a worker, for the sweeper and for heartbeats.
 
 from __future__ import annotations
 
+import json
 import logging
-import types as plain
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,13 +44,14 @@ def guarded(work: Callable[..., None]) -> Callable[..., None]:
         try:
             work(task, *args)
         except exceptions.LockLost as exc:
-            LOG.warning("Node %s: %s The work stops here.", task.node.uuid, exc)
+            told = words.shown(str(exc), task.masker(), words.LAST_ERROR_BYTES)
+            LOG.warning("Node %s: %s The work stops here.", task.node.uuid, told)
         except exceptions.DatabaseUnavailable as exc:
             # No failure of the node's: it goes on from what is written, as after a crash.
             LOG.error("Node %s: %s Recovery goes on from here.", task.node.uuid, exc)
             task.abandon()
         except BaseException as exc:
-            trace = words.traced(exc, words.masker_of(task.node))
+            trace = words.traced(exc, task.masker())
             LOG.error("Node %s: an error of the engine, not of a step\n%s", task.node.uuid, trace)
             _last_resort(task, exc)
 
@@ -58,8 +59,7 @@ def guarded(work: Callable[..., None]) -> Callable[..., None]:
 
 
 def _last_resort(task: TaskManager, exc: BaseException) -> None:
-    flow = engine.flow_of(task)
-    if task.lock is None or task.lock.token is None:
+    if task.lock is None or task.ended:
         return
     try:
         # What is in memory may be half changed; the row is what counts.
@@ -70,11 +70,13 @@ def _last_resort(task: TaskManager, exc: BaseException) -> None:
         reason = f"internal error: {words.text_of(exc)}"
         if flow is not None:
             endings.end(fresh, flow, endings.fail(reason, exc))
-        elif fresh.node.provision_state in states.TRANSIENT_STATES:
-            fresh.node.last_error = words.masker_of(fresh.node).text(
-                words.shortened(reason, words.LAST_ERROR_BYTES)
-            )
+            return
+        fresh.node.last_error = words.shown(reason, task.masker(), words.LAST_ERROR_BYTES)
+        fresh.node.target_power_state = None
+        if fresh.node.provision_state in states.TRANSIENT_STATES:
             fresh.fail_state()
+        else:
+            fresh.write(fresh.node.changes(), unlock=True)
     except BaseException:
         # Not even that could be written. The lock stays, and no work is
         # under it: the recovery loop finds it and brings the node to an end.
@@ -102,7 +104,7 @@ def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
     elif attempt.deadline_at is not None and now >= attempt.deadline_at:
         engine.time_out(task, flow, _too_long(attempt))
     elif beat is not None or signal == "beat":
-        _heard(task, flow, attempt, beat or _remembered(task))
+        _heard(task, flow, attempt, beat or _remembered(task, attempt))
     elif attempt.owner == "poller":
         _poll(task, flow, attempt)
     elif attempt.owner == "timer":
@@ -122,9 +124,22 @@ def _too_long(attempt: StepAttempt) -> str:
     return f"timed out: it waited longer than its limit of {took:g} s for {whom}"
 
 
-def _remembered(task: TaskManager) -> Beat:
+def detail_of(beat: Beat) -> str:
+    """Return what of a beat is kept with the attempt, for one who looks at it later."""
+    return json.dumps([beat.agent_status, beat.agent_status_message])
+
+
+def _remembered(task: TaskManager, attempt: StepAttempt) -> Beat:
+    """Return the beat that marked the attempt when no worker was free for it."""
     info = task.node.driver_internal_info
-    return Beat(info.get("agent_url") or "", info.get("agent_version"), info.get("agent_verify_ca"))
+    status, message = json.loads(attempt.signal_detail or "[null, null]")
+    return Beat(
+        info.get("agent_url") or "",
+        info.get("agent_version"),
+        info.get("agent_verify_ca"),
+        status,
+        message,
+    )
 
 
 def overrides_heartbeat(deploy: Any) -> bool:
@@ -139,12 +154,12 @@ def _waiting_step(task: TaskManager, flow: StepFlow) -> dict[str, Any]:
 def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) -> None:
     """Let the deploy interface say what a heartbeat means."""
     if beat.agent_status or beat.agent_status_message:
-        said = words.shortened(beat.agent_status_message or "", words.EVIDENCE_BYTES)
+        said = beat.agent_status_message or ""
         attempt.evidence = {
             **(attempt.evidence or {}),
             "agent": {
                 "status": beat.agent_status,
-                "message": words.masker_of(task.node).text(said),
+                "message": words.shown(said, task.masker(), words.EVIDENCE_BYTES),
                 "at": types.timestamp(types.utcnow()),
             },
         }
@@ -169,7 +184,8 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
             agent_status_message=beat.agent_status_message,
         )
 
-    answer = answers.ask(lambda: call(), flow, _NO_FLAGS)
+    # Flags that the waiting step has set say nothing about this call.
+    answer = answers.ask(task, flow, call, flags=False)
     if isinstance(answer, answers.Failed):
         return answer
     if task.answer is None:
@@ -178,16 +194,14 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
     return answers.DONE if good else answers.Failed(why or "it failed")
 
 
-_NO_FLAGS = plain.SimpleNamespace(driver_internal_info={})
-"""Flags that a waiting step has set say nothing about the call that looks after it."""
-
-
 def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
     """Ask ``check_step`` of the interface that ran the step."""
     step = _waiting_step(task, flow)
     interface = getattr(task.driver, attempt.interface)
     said: list[Any] = []
-    answer = answers.ask(lambda: said.append(interface.check_step(task, step)), flow, _NO_FLAGS)
+    answer = answers.ask(
+        task, flow, lambda: said.append(interface.check_step(task, step)), flags=False
+    )
     match answer:
         case answers.NotReady():
             _settle(task, flow, attempt, None)
@@ -206,7 +220,7 @@ def _settle(
 ) -> None:
     """Act on what was learnt of a waiting attempt; None: it goes on waiting."""
     task.waiting_step, task.answer = None, None
-    if task.lock is None or task.lock.token is None:
+    if task.ended:
         return  # the driver ended the run itself, by an event
     if isinstance(answer, answers.Failed):
         engine.fail_waiting(task, flow, answer)

@@ -44,7 +44,7 @@ def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) ->
         _refuse_locked(node)
         return node, MASK
     token = random_source.token_urlsafe(32)
-    rows.give_token(runtime.database, node.id, node.uuid, token)
+    rows.give_token(runtime.database, node, token)
     node.set_driver_internal_info("agent_secret_token", token)
     return node, token
 
@@ -91,7 +91,7 @@ def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:
         return False
     if attempt.owner == "agent":
         return True
-    if attempt.owner == "timer":
+    if attempt.owner == "timer" or attempt.conductor != runtime.host:
         return False
     driver = runtime.registry.build(nodes.get(runtime.database, node.id))
     return attend.overrides_heartbeat(driver.deploy)
@@ -140,7 +140,8 @@ def _inside(host: str, networks: Sequence[Any]) -> bool:
 def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt | None) -> None:
     """Write the beat; if it completes a wait, take the lock in the same UPDATE.
 
-    Without a free worker the wait is marked, and the sweeper goes on with it.
+    Without a free worker, or at another conductor, the wait is marked, and the
+    sweeper of its conductor goes on with it.
     """
     values = {
         "agent_heartbeat_column": types.utcnow(),
@@ -149,13 +150,15 @@ def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt 
         "agent_ca_column": beat.agent_verify_ca,
     }
     if attempt is None:
-        rows.record(runtime.database, node.id, node.uuid, values, [])
+        rows.record(runtime.database, node, values, [])
         return
-    marked = transitions.signal(transitions.key_of(attempt), "beat", beat.agent_status_message)
-    slot = _slot(runtime)
+    marked = transitions.signal(transitions.key_of(attempt), "beat", attend.detail_of(beat))
+    # A wait is its conductor's, which offers what the node needs: it is told by the mark.
+    slot = _slot(runtime) if attempt.conductor == runtime.host else None
     try:
         if slot is None:
-            rows.record(runtime.database, node.id, node.uuid, values, [marked])
+            rows.record(runtime.database, node, values, [marked])
+            runtime.wake()
             return
         lock, fresh = locks.grant(
             runtime.database,
@@ -171,7 +174,7 @@ def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt 
     except locks.Stale:  # the step that waited is done already; the beat still counts
         if slot is not None:
             slot.release()
-        rows.record(runtime.database, node.id, node.uuid, values, [])
+        rows.record(runtime.database, node, values, [])
         return
     except BaseException:
         if slot is not None:

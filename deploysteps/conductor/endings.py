@@ -61,12 +61,14 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
     :raises LockLost: nothing was written and the work must stop.
     :raises AbortAsked: a good end that has to give way; nothing was written.
     """
+    if task.ended:
+        raise exceptions.LockLost(node=task.node.uuid)
     node, attempt = task.node, task.attempt
-    mask = words.masker_of(node)
     reason = ending.reason
     if not ending.good and ending.clean_up and flow.clean_up:
         reason = _cleaned_up(task, flow, reason)
-    error = mask.text(words.shortened(reason, words.LAST_ERROR_BYTES)) if reason else None
+    mask = task.masker()
+    error = words.shown(reason, mask, words.LAST_ERROR_BYTES) if reason else None
     now = types.utcnow()
     before = {name: getattr(node, name) for name in ("provision_state", flow.step_field)}
     values = _node_values(task, flow, ending, error, now)
@@ -126,11 +128,12 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
 def _cleaned_up(task: Any, flow: StepFlow, reason: str | None) -> str | None:
     try:
         getattr(task.driver.deploy, flow.clean_up or "")(task)
-    except exceptions.LockLost:
-        raise
     except BaseException as exc:  # its error is told beside the reason, the state is reached
+        if task.lost and isinstance(exc, exceptions.LockLost):
+            raise
         also = f"cleaning up failed as well: {words.text_of(exc)}"
-        LOG.error("Node %s: %s", task.node.uuid, words.masker_of(task.node).text(also))
+        told = words.shown(also, task.masker(), words.LAST_ERROR_BYTES)
+        LOG.error("Node %s: %s", task.node.uuid, told)
         return f"{reason}; {also}" if reason else also
     return reason
 

@@ -7,6 +7,7 @@ moment at which nobody owes anything.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -93,7 +94,7 @@ def run(task: TaskManager, flow: StepFlow, problem: str | None = None) -> None:
         endings.end(task, flow, endings.fail(problem, clean_up=False))
     elif task.attempt is not None and flow.prepare is not None:
         prepare: Callable[[TaskManager], Any] = getattr(task.driver.deploy, flow.prepare)
-        answer = answers.ask(lambda: _nothing(prepare(task)), flow, task.node)
+        answer = answers.ask(task, flow, lambda: _nothing(prepare(task)))
         _go_on(task, flow, answer)
     else:
         _go_on(task, flow, answers.DONE)
@@ -120,13 +121,16 @@ def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
     entry: StepDict = getattr(task.node, flow.step_field)
     interface = getattr(task.driver, entry["interface"])
     args = entry.get("args")
-    given = {**entry, "args": dict(args) if args else {}}
+    # A copy in depth: a retry gets the arguments as they were given.
+    given = {**entry, "args": copy.deepcopy(args) if args else {}}
     LOG.debug("Node %s: %s.%s runs", task.node.uuid, entry["interface"], entry["step"])
-    return answers.ask(lambda: getattr(interface, flow.execute)(task, given), flow, task.node)
+    return answers.ask(task, flow, lambda: getattr(interface, flow.execute)(task, given))
 
 
 def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
     """Write what an answer means; True when there is a step to execute now."""
+    if task.ended:
+        return False  # the driver ended the run itself, by an event
     match answer:
         case Done():
             return _next(task, flow)
@@ -213,7 +217,8 @@ def _wait_until_ready(task: TaskManager, flow: StepFlow, reason: str, after: flo
         _last_beat(node),
         clocks(task, flow),
     )
-    LOG.info("Node %s: %s.%s waits: %s", node.uuid, attempt.interface, attempt.step, reason)
+    shown = words.shown(reason, task.masker(), words.LAST_ERROR_BYTES)
+    LOG.info("Node %s: %s.%s waits: %s", node.uuid, attempt.interface, attempt.step, shown)
     return _begin_wait(task, flow, columns, rules)
 
 
@@ -222,6 +227,9 @@ def _begin_wait(
 ) -> bool:
     """Write that the current attempt waits, and give the lock back."""
     node, attempt = task.node, _current(task)
+    if node.driver_internal_info.get(flow.reboots):
+        # Only the agent of the next boot may end this wait: it gets a new token.
+        endings.forget_agent(node)
     _set_state(node, flow.waiting)
     _drop_flags(node, flow)
     changes = node.changes()
@@ -248,8 +256,8 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     if not (rules.repeatable and _has_retries_left(task, rules.retries)):
         endings.end(task, flow, endings.fail(told(task, failure.why), failure.exception))
         return False
-    mask = words.masker_of(node)
-    error = mask.text(words.shortened(told(task, failure.why), words.LAST_ERROR_BYTES))
+    mask = task.masker()
+    error = words.shown(told(task, failure.why), mask, words.LAST_ERROR_BYTES)
     LOG.warning("Node %s: %s; trying again in %g s", node.uuid, error, rules.retry_delay)
     evidence = words.evidence_of(failure.exception, mask, attempt.evidence)
     ended = _finished(attempt, endings.FAILED, error=error, evidence=evidence)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
-from deploysteps.db import nodes, ports, transitions, types
+from deploysteps.db import nodes, ports, runs, transitions, types
 from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
+from deploysteps.db.transitions import Key
 from deploysteps.steps import INTERFACE_TYPES
 
 LOG = logging.getLogger(__name__)
@@ -133,21 +134,39 @@ def set_maintenance(
     conf = runtime.conf.conductor
     if on and node.run_id is not None and not conf.allow_provisioning_in_maintenance:
         why = f"maintenance mode ({reason})" if reason else "maintenance mode"
-        request_abort(runtime, node, why, at_once=True)
+        request_abort(runtime, node, why, _any_wait(runtime))
 
 
-def request_abort(runtime: Runtime, node: Node, by: str, *, at_once: bool) -> bool:
+def request_abort(
+    runtime: Runtime, node: Node, by: str, to_cut_short: Callable[[Node], Key | None]
+) -> None:
     """Ask a node's run to end; one lock-free write, honoured by the next transition.
 
-    :param at_once: a step that waits now may be cut short.
-    :returns: False when it had ended, or was asked before.
+    :param to_cut_short: names the attempt that waits and may be ended at once.
+        It is told in the same write. Asked again afterwards, since the run may
+        have gone on meanwhile: what begins to wait later sees the request.
     """
     if node.run_id is None:
-        return False
-    if not transitions.ask_abort(runtime.database, node.run_id, by, cut_short=at_once):
-        return False
+        return
+    told = to_cut_short(node)
+    transitions.ask_abort(runtime.database, node.run_id, by, told)
+    now = to_cut_short(nodes.get(runtime.database, node.id))
+    if now is not None and now != told:
+        transitions.send_signal(runtime.database, now, "abort")
     runtime.wake()
-    return True
+
+
+def _any_wait(runtime: Runtime) -> Callable[[Node], Key | None]:
+    """Return what names the waiting attempt, abortable or not."""
+
+    def waits(node: Node) -> Key | None:
+        if node.run_id is None:
+            return None
+        attempt = runs.last_attempt(runtime.database, node.run_id)
+        waiting = attempt is not None and attempt.state == runs.WAITING
+        return transitions.key_of(attempt) if attempt is not None and waiting else None
+
+    return waits
 
 
 def create_port(runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]) -> Port:
@@ -157,9 +176,22 @@ def create_port(runtime: Runtime, context: Any, node_id: str, values: Mapping[st
         return ports.insert(runtime.database, row)
 
 
-def update_port(runtime: Runtime, context: Any, uuid: str, values: Mapping[str, Any]) -> Port:
-    """Change a port under its node's lock."""
+def update_port(
+    runtime: Runtime,
+    context: Any,
+    uuid: str,
+    values: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> Port:
+    """Change a port under its node's lock; see :meth:`ConductorManager.update_port`."""
     with _port_task(runtime, context, uuid, "port update"):
+        port = ports.get(runtime.database, uuid)
+        for name, value in before.items():
+            if types.encode(getattr(port, name)) != types.encode(value):
+                raise exceptions.Conflict(
+                    f"{name} of port {uuid} was changed by another request meanwhile; "
+                    "read it again and repeat the change"
+                )
         return ports.update(runtime.database, uuid, values)
 
 
@@ -177,7 +209,7 @@ def _port_task(runtime: Runtime, context: Any, uuid: str, purpose: str) -> TaskM
 def validate_interfaces(runtime: Runtime, context: Any, node_id: str) -> dict[str, dict[str, Any]]:
     """Return interface -> whether its ``validate`` is content, and why not."""
     with acquire(context, node_id, shared=True, purpose="validation", runtime=runtime) as task:
-        mask = words.masker_of(task.node)
+        mask = task.masker()
         return {kind: _validated(task, kind, mask) for kind in INTERFACE_TYPES}
 
 
@@ -186,6 +218,7 @@ def _validated(task: TaskManager, kind: str, mask: Any) -> dict[str, Any]:
         getattr(task.driver, kind).validate(task)
     except exceptions.UnsupportedDriverExtension as exc:
         return {"result": None, "reason": mask.text(str(exc))}
-    except Exception as exc:  # whatever a driver raises, the others still report
-        return {"result": False, "reason": mask.text(words.text_of(exc))}
+    except BaseException as exc:  # whatever a driver raises, the others still report
+        told = words.shown(words.text_of(exc), mask, words.LAST_ERROR_BYTES)
+        return {"result": False, "reason": told}
     return {"result": True}

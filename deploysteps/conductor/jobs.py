@@ -37,9 +37,7 @@ def _end(task: TaskManager, problem: str | None) -> None:
     """Leave the transient state, well or not, and give the lock back."""
     node = task.node
     if problem is not None:
-        node.last_error = words.masker_of(node).text(
-            words.shortened(problem, words.LAST_ERROR_BYTES)
-        )
+        node.last_error = words.shown(problem, task.masker(), words.LAST_ERROR_BYTES)
         LOG.error("Node %s: %s", node.uuid, node.last_error)
         task.fail_state()
         return
@@ -55,7 +53,9 @@ def verify(task: TaskManager) -> None:
     try:
         task.driver.power.validate(task)
         task.node.power_state = task.driver.power.get_power_state(task)
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit and its like end this, not the conductor
+        if task.lost:
+            raise
         problem = f"the node cannot be managed: {words.text_of(exc)}"
     _end(task, problem)
 
@@ -77,7 +77,9 @@ def tear_down(task: TaskManager) -> None:
     """Let the driver take the instance off the machine, and forget the instance."""
     try:
         task.driver.deploy.tear_down(task)
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit and its like end this, not the conductor
+        if task.lost:
+            raise
         _end(task, f"tearing down failed: {words.text_of(exc)}")
         return
     _forget_instance(task.node)

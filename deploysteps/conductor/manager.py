@@ -24,6 +24,7 @@ from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import nodes, runs
 from deploysteps.db.models import Node, Port
+from deploysteps.db.transitions import Key, key_of
 from deploysteps.steps import DEPLOY, StepDict, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
@@ -92,9 +93,18 @@ class ConductorManager:
         """
         return inventory.create_port(self.runtime, context, node_id, values)
 
-    def update_port(self, context: Any, port_uuid: str, values: Mapping[str, Any]) -> Port:
-        """Change columns of a port and return it."""
-        return inventory.update_port(self.runtime, context, port_uuid, values)
+    def update_port(
+        self,
+        context: Any,
+        port_uuid: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> Port:
+        """Change columns of a port and return it.
+
+        :param before: as in :meth:`update_node`.
+        """
+        return inventory.update_port(self.runtime, context, port_uuid, values, before or {})
 
     def destroy_port(self, context: Any, port_uuid: str) -> None:
         """Remove a port."""
@@ -116,7 +126,11 @@ class ConductorManager:
         """Return every step that the node's interfaces offer, disabled ones last."""
         shown = ("interface", "step", "priority", "default_priority", "argsinfo", "source")
         with self._shared(context, node_id, "listing steps") as task:
-            found = steps.overridden(task, DEPLOY)
+            _has_driver(task)
+            try:
+                found = steps.overridden(task, DEPLOY)
+            except BaseException as exc:  # SystemExit would stop the server that asks
+                raise words.refusal(task, "the steps cannot be collected", exc) from None
             rules = {steps.key_of(s): policy.of_step(task.driver, DEPLOY, s) for s in found}
         return [
             {
@@ -168,6 +182,7 @@ class ConductorManager:
         slot = self.runtime.workers.reserve(operator=True)
         with self._handing_over(context, node_id, "node tear down", slot) as (task, hand_over):
             _refuse(task, states.DELETE)
+            _has_driver(task)
             if task.node.protected:
                 raise exceptions.NodeProtected(node=task.node.uuid)
             jobs.begin_tear_down(task)
@@ -189,6 +204,8 @@ class ConductorManager:
         slot = self.runtime.workers.reserve(operator=True)
         with self._handing_over(context, node_id, f"node {action}", slot) as (task, hand_over):
             _refuse(task, action)
+            if action == states.MANAGE:
+                _has_driver(task)
             if jobs.move(task, action):
                 hand_over(jobs.verify)
 
@@ -201,12 +218,22 @@ class ConductorManager:
                 raise _wrong_state(node, states.ABORT)
             return
         user = getattr(context, "user_id", None) or "an operator"
-        inventory.request_abort(self.runtime, node, user, at_once=self._may_cut_short(node, flow))
+        inventory.request_abort(self.runtime, node, user, self._to_cut_short)
 
-    def _may_cut_short(self, node: Node, flow: StepFlow) -> bool:
+    def _to_cut_short(self, node: Node) -> Key | None:
+        """Return the attempt that waits and may be ended at once."""
+        flow = flow_of_state(node.provision_state)
+        if flow is None or node.run_id is None:
+            return None
+        attempt = runs.last_attempt(self.runtime.database, node.run_id)
         entry = getattr(node, flow.step_field)
-        if entry is None:
-            return True
+        if attempt is None or attempt.state != runs.WAITING or entry is None:
+            return None
+        if attempt.step_id != entry.get("id"):
+            return None  # it went on between the two reads
+        return key_of(attempt) if self._abortable(node, flow, entry) else None
+
+    def _abortable(self, node: Node, flow: StepFlow, entry: StepDict) -> bool:
         try:
             driver = self.runtime.registry.build(node)
         except exceptions.DeployStepsException:
@@ -235,6 +262,7 @@ class ConductorManager:
         slot = self.runtime.workers.reserve(operator=True)
         purpose = "changing node power state"
         with self._handing_over(context, node_id, purpose, slot) as (task, hand_over):
+            _has_driver(task)
             power.begin(task, new_state, timeout)
             _validate(task, ("power",))
             power.show_target(task, new_state)
@@ -332,15 +360,22 @@ def _refuse(task: TaskManager, event: str, in_maintenance: str | None = None) ->
         raise exceptions.NodeInMaintenance(op=in_maintenance, node=node.uuid)
 
 
+def _has_driver(task: TaskManager) -> None:
+    """Refuse what needs a driver that this conductor does not offer."""
+    try:
+        _ = task.driver
+    except exceptions.NotFound as exc:
+        raise exceptions.InvalidParameterValue(str(exc)) from exc
+
+
 def _validate(task: TaskManager, kinds: Sequence[str]) -> None:
     """Ask interfaces whether they have what they need, before anything is written."""
+    _has_driver(task)
     for kind in kinds:
         try:
             getattr(task.driver, kind).validate(task)
-        except exceptions.NotFound as exc:
-            raise exceptions.InvalidParameterValue(str(exc)) from exc
-        except Exception as exc:
-            why = words.masker_of(task.node).text(words.text_of(exc))
+        except BaseException as exc:  # SystemExit would stop the server that asks
+            why = words.shown(words.text_of(exc), task.masker(), words.LAST_ERROR_BYTES)
             raise exceptions.InvalidParameterValue(
                 f"Failed to validate {kind} info for node {task.node.uuid}. Error: {why}"
             ) from exc
@@ -355,8 +390,8 @@ def _plan(
     """
     try:
         offered = steps.overridden(task, flow)
-    except Exception as exc:  # not the caller's mistake: the run fails and says so
-        trace = words.traced(exc, words.masker_of(task.node))
+    except BaseException as exc:  # not the caller's mistake: the run fails and says so
+        trace = words.traced(exc, task.masker())
         LOG.error("Node %s: its steps cannot be collected\n%s", task.node.uuid, trace)
         return [], f"the steps cannot be collected: {words.text_of(exc)}"
     return steps.plan(offered, requested, flow), None

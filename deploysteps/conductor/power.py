@@ -31,7 +31,10 @@ def begin(task: TaskManager, target: str, timeout: float | None) -> None:
         )
     if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
         raise exceptions.InvalidParameterValue("timeout must be a number of seconds above 0")
-    supported = task.driver.power.get_supported_power_states(task)
+    try:
+        supported = task.driver.power.get_supported_power_states(task)
+    except BaseException as exc:  # as everywhere that a driver is asked for a request
+        raise words.refusal(task, "the power states cannot be asked for", exc) from None
     if target not in supported:
         raise exceptions.InvalidParameterValue(
             f"driver {task.node.driver} does not support {target!r}; it supports "
@@ -56,12 +59,12 @@ def change(task: TaskManager, target: str, timeout: float | None) -> None:
             power.reboot(task, timeout=timeout)
         else:
             power.set_power_state(task, target, timeout=timeout)
-    except exceptions.LockLost:
-        raise
-    except Exception as exc:
+    except BaseException as exc:  # SystemExit and its like end a change, not the conductor
+        if task.lost:
+            raise
         why = f"failed to change power state to {target!r}: {words.text_of(exc)}"
         node.power_state = states.ERROR
-        node.last_error = words.masker_of(node).text(words.shortened(why, words.LAST_ERROR_BYTES))
+        node.last_error = words.shown(why, task.masker(), words.LAST_ERROR_BYTES)
         LOG.error("Node %s: %s", node.uuid, node.last_error)
     else:
         node.power_state = TARGETS[target]

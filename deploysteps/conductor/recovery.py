@@ -184,7 +184,7 @@ def _still_waits(task: TaskManager, flow: StepFlow | None) -> None:
 
 def _fail_job(task: TaskManager, reason: str) -> None:
     """Fail what is no run of steps (verifying, deleting): the table says whereto."""
-    task.node.last_error = words.masker_of(task.node).text(reason)
+    task.node.last_error = words.shown(reason, task.masker(), words.LAST_ERROR_BYTES)
     task.fail_state()
 
 

@@ -228,6 +228,8 @@ def locate(current: Mapping[str, Any] | None, index: Any, plan: Any) -> int:
     """
     if not isinstance(plan, list) or not plan:
         raise exceptions.InconsistentSteps(reason="there is no list of steps")
+    if not all(isinstance(entry, Mapping) for entry in plan):
+        raise exceptions.InconsistentSteps(reason="the list has entries that are no steps")
     if current is None and index is None:
         return -1
     if current is None:

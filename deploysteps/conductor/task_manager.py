@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 import tenacity
 
-from deploysteps import exceptions, states
+from deploysteps import exceptions, secrets, states
 from deploysteps.conductor import endings
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.runtime import Runtime
@@ -18,9 +18,20 @@ from deploysteps.conductor.workers import Slot
 from deploysteps.db import locks, nodes, ports, runs, transitions, types
 from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node, Port, StepAttempt
+from deploysteps.db.node import LOCK_KEYS
 from deploysteps.steps import FLOWS, flow_of_state
 
 LOG = logging.getLogger(__name__)
+
+
+_NOT_A_DRIVERS = LOCK_KEYS | {
+    "run_id",
+    "provision_state",
+    "target_provision_state",
+    "provision_updated_at",
+}
+"""What ``node.save()`` leaves alone: the lock's, the engine's, and the state, which
+moves by events and so that the table and the endings are kept to."""
 
 
 class TaskManager:
@@ -50,6 +61,10 @@ class TaskManager:
         self.waiting_step: dict[str, Any] | None = None
         """The step that a heartbeat or poll being worked on may complete."""
         self.answer: tuple[bool, str | None] | None = None
+        self.lost = False
+        """Whether the lock was found to be taken away."""
+        held = (*secrets.values(node.driver_info), *secrets.values(node.instance_info))
+        self._held = {"secret": [*held, node.agent_secret_token]}
         self._driver: Any = None
         self._ports: Sequence[Port] | None = None
         self._spawn: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
@@ -61,6 +76,22 @@ class TaskManager:
     def shared(self) -> bool:
         """Whether this task has no lock of its own."""
         return self.lock is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether this task had a lock and gave it back: its work is over."""
+        return self.lock is not None and self.lock.token is None
+
+    def masker(self) -> secrets.Masker:
+        """Return what masks the secrets that the node holds, or held when this began."""
+        node = self.node
+        return secrets.Masker(
+            self._held,
+            node.driver_info,
+            node.instance_info,
+            node.driver_internal_info,
+            node.deploy_step,
+        )
 
     @property
     def user(self) -> str | None:
@@ -103,15 +134,21 @@ class TaskManager:
         """
         lock = self._exclusive()
         token = lock.token
-        result = locks.write(
-            self.runtime.database,
-            lock,
-            values,
-            also,
-            unlock=unlock,
-            unless_abort_of=unless_abort_of,
-            then=then,
-        )
+        # The lock's own columns are written by what the lock does, never as values.
+        values = {name: value for name, value in values.items() if name not in LOCK_KEYS}
+        try:
+            result = locks.write(
+                self.runtime.database,
+                lock,
+                values,
+                also,
+                unlock=unlock,
+                unless_abort_of=unless_abort_of,
+                then=then,
+            )
+        except exceptions.LockLost:
+            self.lost = True
+            raise
         self.node.stored({**values, **locks.FREE} if unlock else values)
         if unlock and token is not None:
             self.runtime.active.discard(token)
@@ -134,7 +171,7 @@ class TaskManager:
 
     def _save(self, node: Node) -> None:
         changes = node.changes()
-        for name in locks.FREE.keys() | {"generation", "run_id"}:
+        for name in _NOT_A_DRIVERS:
             changes.pop(name, None)
         if self.lock is None:
             for name in nodes.STEP_KEYS:
@@ -193,6 +230,8 @@ class TaskManager:
         node = self.node
         flow = flow_of_state(node.provision_state)
         after = states.next_state(node.provision_state, event)
+        if after in states.HOLD_STATES:
+            raise exceptions.InvalidState(f"holding is not supported yet: {event!r}")
         if flow is not None and after not in (flow.running, flow.waiting):
             reason = node.last_error if event != states.DONE else None
             outcome = {states.DONE: endings.SUCCESS, states.ABORT: endings.ABORTED}.get(

@@ -12,6 +12,9 @@ from deploysteps.steps import Owner
 
 Time = datetime.datetime
 
+SHORTEST = 0.01
+"""Seconds between two looks at a step that asked for none: it must not spin."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clocks:
@@ -87,7 +90,10 @@ def until_ready(
     owner: Owner = "agent" if seconds is None else "timer"
     began = since or now
     ends = deadline(owner, timeout, began, clocks)
-    look = silent_at(now, last_beat, clocks) if seconds is None else after(now, seconds)
+    if seconds is None:
+        look = silent_at(now, last_beat, clocks)
+    else:
+        look = after(now, max(seconds, SHORTEST))
     return _columns(owner, began, earliest(look, ends), ends, None, reenter=True)
 
 
@@ -113,5 +119,5 @@ def _columns(
 def next_poll(poll: Mapping[str, Any], now: Time) -> tuple[Time, dict[str, Any]]:
     """Return when to ask again, and the pause grown."""
     grown = min(float(poll["pause"]) * float(poll["grow"]), float(poll["at_most"]))
-    longer = max(grown, 0.01)  # a first pause of 0 must not spin
+    longer = max(grown, SHORTEST)
     return after(now, longer), {**poll, "pause": longer}

@@ -37,14 +37,9 @@ def shortened(text: str, limit: int) -> str:
     return head + mark + tail
 
 
-def masker_of(node: Any) -> secrets.Masker:
-    """Return what masks the secrets that a node is known to hold."""
-    return secrets.Masker(
-        node.driver_info,
-        node.instance_info,
-        node.driver_internal_info,
-        node.deploy_step,
-    )
+def shown(text: str, mask: secrets.Masker, limit: int) -> str:
+    """Return a text for people: masked while it is whole, then shortened."""
+    return shortened(mask.text(text), limit)
 
 
 def seconds(value: float) -> str:
@@ -63,7 +58,21 @@ def traced(exc: BaseException, mask: secrets.Masker) -> str:
         trace = "".join(traceback.format_exception(exc))
     except BaseException:  # formatting calls __str__, which may raise anything
         trace = type(exc).__name__
-    return mask.text(shortened(trace, EVIDENCE_BYTES))
+    return shown(trace, mask, EVIDENCE_BYTES)
+
+
+def refusal(
+    task: Any, what: str, exc: BaseException
+) -> exceptions.InvalidParameterValue | exceptions.DriverOperationError:
+    """Return what to tell a caller when a driver that was asked raised.
+
+    What a driver says of a setting is the caller's to mend (400); anything
+    else is the driver's own (500). The text is masked.
+    """
+    told = shown(f"{what}: {text_of(exc)}", task.masker(), LAST_ERROR_BYTES)
+    if isinstance(exc, exceptions.DeployStepsException) and exc.code < 500:
+        return exceptions.InvalidParameterValue(told)
+    return exceptions.DriverOperationError(told)
 
 
 def evidence_of(
@@ -76,6 +85,6 @@ def evidence_of(
     """
     found = dict(before or {})
     if exc is not None:
-        found["exception"] = mask.text(shortened(text_of(exc), EVIDENCE_BYTES))
+        found["exception"] = shown(text_of(exc), mask, EVIDENCE_BYTES)
         found["traceback"] = traced(exc, mask)
     return found

@@ -53,26 +53,32 @@ def see(database: Database, ident: str) -> Seen:
 
 def record(
     database: Database,
-    node_id: int,
-    node_uuid: str,
+    node: Seen,
     values: Mapping[str, Any],
     also: Sequence[Also],
 ) -> None:
-    """Write what a heartbeat says.
+    """Write what a heartbeat says, if its token still is the node's.
 
-    :raises NodeLocked: an operation holds the node; nothing was written.
+    :raises NodeLocked: an operation holds the node, or the run has ended
+        meanwhile; nothing was written.
     :raises Stale: a statement of ``also`` matched nothing; nothing was written.
     """
-    _unlocked(database, node_id, node_uuid, columns_of(values), also)
+    same = _NODE.c.agent_secret_token == node.agent_secret_token
+    _unlocked(database, node.id, node.uuid, columns_of(values), also, same)
 
 
-def give_token(database: Database, node_id: int, node_uuid: str, token: str) -> None:
-    """Store the token of a new boot, unless another lookup was faster.
+def give_token(database: Database, node: Node, token: str) -> None:
+    """Store the token of a new boot, unless another lookup was faster or the run ended.
 
-    :raises NodeLocked: an operation holds the node, or it has a token by now.
+    :raises NodeLocked: an operation holds the node, or it is not any more as
+        it was read.
     """
-    query = _NODE.c.agent_secret_token.is_(None)
-    _unlocked(database, node_id, node_uuid, {"agent_secret_token": token}, (), query)
+    same = (
+        _NODE.c.agent_secret_token.is_(None),
+        _NODE.c.provision_state == node.provision_state,
+        _NODE.c.run_id.is_(None) if node.run_id is None else _NODE.c.run_id == node.run_id,
+    )
+    _unlocked(database, node.id, node.uuid, {"agent_secret_token": token}, (), *same)
 
 
 def _unlocked(

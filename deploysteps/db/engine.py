@@ -54,6 +54,7 @@ class Database:
         max_overflow: int = 50,
         pool_timeout: float = 30.0,
         connect_wait: float = 60.0,
+        idle_transaction_timeout: float = 30.0,
     ) -> None:
         """Make the engine; nothing is connected yet.
 
@@ -61,6 +62,8 @@ class Database:
             ``mysql+pymysql``, for which errors are translated.
         :param busy_timeout: seconds a writer waits for SQLite's one lock.
         :param connect_wait: seconds :meth:`wait_ready` waits for a server.
+        :param idle_transaction_timeout: seconds after which a server ends a
+            transaction that says nothing: no step's code runs inside one.
         """
         self.url = _url(url)
         self.dialect = self.url.get_backend_name()
@@ -89,6 +92,8 @@ class Database:
         exc_filters.register_engine(self.engine)
         if self.dialect == "sqlite":
             _prepare_sqlite(self.engine, busy_timeout)
+        else:
+            _end_idle_transactions(self.engine, max(1, round(idle_transaction_timeout)))
         self._readers = self.engine.execution_options(**_READ_ONLY)
 
     def __repr__(self) -> str:
@@ -321,6 +326,27 @@ def _prepare_sqlite(engine: sa.Engine, busy_timeout: float) -> None:
             dbapi.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as exc:
             raise db_exc.DBDeadlock(exc) from exc
+
+
+def _end_idle_transactions(engine: sa.Engine, seconds: int) -> None:
+    """Let the server end what a frozen or cut-off conductor left open.
+
+    Its row locks would make every other conductor wait, for hours where the
+    host is gone without a word.
+    """
+
+    @event.listens_for(engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: Any) -> None:
+        if engine.dialect.name == "postgresql":
+            order = f"SET idle_in_transaction_session_timeout = '{seconds}s'"
+        elif "MariaDB" in dbapi_connection.get_server_info():
+            order = f"SET SESSION idle_transaction_timeout = {seconds}"
+        else:
+            return  # MySQL has no such setting
+        cursor = dbapi_connection.cursor()
+        cursor.execute(order)
+        cursor.close()
+        dbapi_connection.commit()
 
 
 def _make_folder(file: Path) -> None:

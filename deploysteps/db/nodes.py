@@ -111,11 +111,11 @@ def listing(
 
 
 def insert(database: Database, values: Mapping[str, Any]) -> Node:
-    """Insert a node and return it.
+    """Insert a node and return it; it is given a uuid when it has none.
 
     :raises NodeAlreadyExists, DuplicateName, InstanceAssociated: it clashes.
     """
-    row = {"uuid": str(uuid4()), **values}
+    row = {**values, "uuid": (values.get("uuid") or str(uuid4())).lower()}
 
     def work(connection: sa.Connection) -> None:
         connection.execute(sa.insert(Node).values(row))

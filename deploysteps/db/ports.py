@@ -56,11 +56,11 @@ def listing(
 
 
 def insert(database: Database, values: Mapping[str, Any]) -> Port:
-    """Insert a port and return it.
+    """Insert a port and return it; it is given a uuid when it has none.
 
     :raises MACAlreadyExists, PortAlreadyExists: it clashes.
     """
-    row = {"uuid": str(uuid4()), **values}
+    row = {**values, "uuid": (values.get("uuid") or str(uuid4())).lower()}
     row["address"] = row["address"].lower()
     with translating(row):
         database.write(

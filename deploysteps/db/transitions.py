@@ -193,31 +193,26 @@ _ABORT_RUN = (
         abort_requested_by=sa.bindparam("v_by"),
     )
 )
-_CUT_SHORT = (
-    sa.update(_ATTEMPT)
-    .where(_ATTEMPT.c.run_id == sa.bindparam("k_run"))
-    .where(_ATTEMPT.c.state == WAITING, _UNSIGNALLED)
-    .values(**_bound("signal", "due_at"))
-)
 
 
-def ask_abort(database: Database, run_id: int, by: str | None, *, cut_short: bool) -> bool:
+def ask_abort(database: Database, run_id: int, by: str, cut_short: Key | None = None) -> bool:
     """Note, without a lock, that a run is to end; False if it ended or was asked before.
 
-    :param cut_short: tell a step that waits now, in the same transaction: an
-        abort that is noted and then forgotten would leave it waiting.
+    :param cut_short: a waiting attempt that is told at once, in the same
+        transaction: an abort that is noted and then forgotten would leave it
+        waiting.
     """
     now = types.utcnow()
 
     def work(connection: sa.Connection) -> bool:
-        run = {"k_run": run_id}
-        asked = connection.execute(_ABORT_RUN, {**run, "v_at": now, "v_by": by}).rowcount == 1
-        if asked and cut_short:
-            connection.execute(_CUT_SHORT, {**run, "v_signal": "abort", "v_due_at": now})
+        values = {"k_run": run_id, "v_at": now, "v_by": by[:255]}
+        asked = connection.execute(_ABORT_RUN, values).rowcount == 1
+        if cut_short is not None:
+            told = signal(cut_short, "abort")
+            connection.execute(told.statement, told.values)
         return asked
 
-    asked = sa.select(_RUN.c.id).where(_RUN.c.id == run_id, _RUN.c.abort_requested_at.is_not(None))
-    return database.write(work, happened=lambda c: c.execute(asked).first() is not None)
+    return database.write(work, happened=again)
 
 
 def start_run(
@@ -237,7 +232,7 @@ def start_run(
             node_id=node_id,
             flow=flow,
             plan=plan,
-            requested_by=requested_by,
+            requested_by=requested_by[:255] if requested_by else None,
             started_at=now,
         )
     )

@@ -11,17 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 
+from deploysteps.texts import scrub as scrub
+
 
 def utcnow() -> datetime.datetime:
     """Return the present time, aware, in UTC."""
     return datetime.datetime.now(datetime.UTC)
-
-
-def scrub(text: str) -> str:
-    """Return the text without what a database refuses: NUL and lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def encode(value: Any) -> str:

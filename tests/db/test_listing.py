@@ -26,7 +26,16 @@ def sortable(one):
     return [c.name for c in one.c if not isinstance(c.type, types.Json | types.LongText)]
 
 
+def python_type(column):
+    return getattr(column.type, "impl_instance", column.type).python_type
+
+
 SORT_KEYS = sortable(NODES)
+ONE_OF_EACH = list(
+    {
+        (python_type(NODES.c[n]), NODES.c[n].nullable, NODES.c[n].unique): n for n in SORT_KEYS
+    }.values()
+)
 UNIQUE = {"id", "uuid", "name", "instance_uuid"}
 
 
@@ -34,7 +43,7 @@ def value_of(column: sa.Column, number: int, place: int):
     """One of three values of a column, or NULL where it may be; different if it must be."""
     if column.nullable and number == 0:
         return None
-    kind = getattr(column.type, "impl_instance", column.type).python_type
+    kind = python_type(column)
     if kind is bool:
         return bool(number % 2)
     if kind is datetime.datetime:
@@ -84,7 +93,7 @@ def filled(shared):
 @pytest.mark.parametrize("sort_dir", ["asc", "desc"])
 def test_pages_are_complete_whatever_they_are_sorted_by(filled, sort_dir):
     """NULLs and ties included; NULLs are last both ways."""
-    for sort_key in SORT_KEYS:
+    for sort_key in SORT_KEYS if filled.dialect == "sqlite" else ONE_OF_EACH:
         check_pages(filled, sort_key, sort_dir)
 
 
@@ -260,18 +269,16 @@ def test_pages_of_ports(database, make):
         assert found == wanted and len(found) == 5
 
 
-@pytest.mark.parametrize("first", ["Conductor", "Port", "StepRun", "StepAttempt", "NodeHistory"])
-def test_whatever_a_process_reads_first(tmp_path, first):
+def test_whatever_a_process_reads_first():
     """Objects made past the session need their class to be set up before."""
-    code = f"""
+    code = """
 from deploysteps.db import migration, models, pages
 from deploysteps.db.engine import Database
 database = Database("sqlite://")
 migration.ensure(database)
-one = models.{first}
+one = models.StepAttempt
 column = list(models.table(one).c)[0]
 import sqlalchemy as sa
-row = {{c.name: None for c in models.table(one).c}}
 query = sa.select(*(sa.literal(7, c.type).label(c.name) if c is column
                     else sa.null().label(c.name) for c in models.table(one).c))
 (found,) = database.read(lambda c: pages.fetch(c, one, query))

@@ -19,9 +19,6 @@ from tests.support_sql import counting
 NODES, RUNS, PORTS = table(Node), table(StepRun), table(Port)
 
 
-ask_abort = functools.partial(transitions.ask_abort, cut_short=False)
-
-
 @pytest.fixture
 def node(database, make):
     return make(database, name="n")
@@ -298,7 +295,9 @@ def test_an_abort_that_was_asked_for(database, node):
     lock = take(database, node)
     run_id, _ = begun(database, node, lock)
     locks.write(database, lock, {"fault": "a"}, unless_abort_of=run_id)
-    assert ask_abort(database, run_id, "me") and not ask_abort(database, run_id, "you")
+    assert transitions.ask_abort(database, run_id, "me") and not transitions.ask_abort(
+        database, run_id, "you"
+    )
     with pytest.raises(locks.AbortAsked):
         locks.write(database, lock, {"fault": "b"}, [history(node)], unless_abort_of=run_id)
     assert fresh(database, node).fault == "a" and said(database, node) == []
@@ -312,7 +311,7 @@ def test_an_abort_that_was_asked_for(database, node):
     locks.write(database, lock, {"fault": "d"}, [ended], unlock=True)
     assert fresh(database, node).fault == "d" and runs.get(database, run_id).outcome == "aborted"
     assert runs.get(database, run_id).abort_requested_by == "me"
-    assert not ask_abort(database, run_id, "late")
+    assert not transitions.ask_abort(database, run_id, "late")
 
 
 def test_an_abort_and_an_end_at_once(database, node):
@@ -322,7 +321,7 @@ def test_an_abort_and_an_end_at_once(database, node):
         run_id, _ = begun(database, node, lock)
         good = transitions.end_run(run_id, "success", None, types.utcnow(), good=True)
         asked, ended = race(
-            lambda run_id=run_id: ask_abort(database, run_id, "me"),
+            lambda run_id=run_id: transitions.ask_abort(database, run_id, "me"),
             lambda lock=lock, good=good, run_id=run_id: locks.write(
                 database, lock, {}, [good], unless_abort_of=run_id, unlock=True
             ),
@@ -429,32 +428,50 @@ def test_a_commit_that_comes_true_after_the_connection_broke(database, node):
 
 
 def test_a_heartbeat_is_not_recorded_under_anothers_lock(database, node):
+    seen = beats.see(database, node.uuid.upper())
+    assert seen == beats.see(database, "n") and seen.id == node.id
     values = {"agent_url_column": "http://x", "agent_heartbeat_column": types.utcnow()}
-    beats.record(database, node.id, node.uuid, values, [history(node)])
+    with counting(database) as count:
+        beats.record(database, seen, values, [history(node)])
+    assert count.statements == 2 and count.commits == 1
     assert fresh(database, node).agent_url == "http://x"
     lock = take(database, node)
     with pytest.raises(exceptions.NodeLocked, match="c1"):
-        beats.record(database, node.id, node.uuid, {"agent_url_column": "http://y"}, [])
+        beats.record(database, seen, {"agent_url_column": "http://y"}, [])
     locks.release(database, lock)
     stale = Also(sa.update(RUNS).where(RUNS.c.id == 4711), {"error": "x"}, must=True)
     with pytest.raises(locks.Stale):
-        beats.record(database, node.id, node.uuid, {"agent_url_column": "http://y"}, [stale])
+        beats.record(database, seen, {"agent_url_column": "http://y"}, [stale])
     assert fresh(database, node).agent_url == "http://x"
-    seen = beats.see(database, node.uuid.upper())
-    assert seen == beats.see(database, "n") and seen.agent_url == "http://x"
+    assert beats.see(database, "n").agent_url == "http://x"
     with pytest.raises(exceptions.NodeNotFound):
         beats.see(database, "nobody")
 
 
+def test_a_heartbeat_with_yesterdays_token(database, node):
+    """F29: the run ended, or the machine booted anew, between the check and the write."""
+    beats.give_token(database, node, "old")
+    seen = beats.see(database, "n")
+    nodes.set_unlocked(database, node.id, {"agent_token_column": "new"})
+    with pytest.raises(exceptions.NodeLocked):
+        beats.record(database, seen, {"agent_url_column": "http://x"}, [])
+    assert fresh(database, node).agent_url is None
+
+
 def test_of_many_lookups_one_gives_the_token(database, node):
-    found = race(
-        *(lambda i=i: beats.give_token(database, node.id, node.uuid, f"t{i}") for i in range(4))
-    )
+    found = race(*(lambda i=i: beats.give_token(database, node, f"t{i}") for i in range(4)))
     assert found.count(None) == 1
     assert sum(isinstance(exc, exceptions.NodeLocked) for exc in found) == 3
-    assert fresh(database, node).agent_secret_token == f"t{found.index(None)}"
     info = fresh(database, node).driver_internal_info
     assert info == {"agent_secret_token": f"t{found.index(None)}"}
+
+
+@pytest.mark.parametrize("change", [{"provision_state": "active"}, {"run_id": 7}])
+def test_a_token_is_not_given_to_a_node_that_went_on(database, node, change):
+    nodes.set_unlocked(database, node.id, change)
+    with pytest.raises(exceptions.NodeLocked):
+        beats.give_token(database, node, "token")
+    assert fresh(database, node).agent_secret_token is None
 
 
 def test_columns_that_no_lock_protects(database, node):

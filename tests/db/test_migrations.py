@@ -308,12 +308,10 @@ def test_processes_that_start_at_once_on_an_empty_database(blank, tmp_path):
     try:
         for process in started:
             assert process.stdout.readline() == "ready\n"
-        for round_ in range(2):
+        for round_ in range(2 if blank.dialect == "sqlite" else 1):
             url = blank.url.render_as_string(hide_password=False)
             if blank.dialect == "sqlite":
                 url = f"sqlite:///{tmp_path}/new/{round_}.sqlite"
-            elif round_:
-                migration.downgrade(blank, "base")
             for process in started:
                 process.stdin.write(url + "\n")
                 process.stdin.flush()

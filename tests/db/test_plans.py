@@ -96,7 +96,7 @@ def run_rows():
 
 
 def port_rows():
-    for number in range(1, COUNT + 1):
+    for number in range(1, COUNT + 1, 5):
         yield {
             "id": number,
             "uuid": uuid(number),
@@ -108,7 +108,7 @@ def port_rows():
 
 
 def history_rows():
-    for number in range(1, COUNT + 1):
+    for number in range(1, COUNT + 1, 5):
         yield {
             "id": number,
             "uuid": uuid(number),
@@ -201,7 +201,7 @@ SWEEPS = {
     "port by address": lambda d: ports.listing(d, address="52:54:00:00:00007"),
     "ports of nodes": lambda d: ports.uuids_of(d, [1, 2, 3]),
     "signal": lambda d: transitions.send_signal(d, run(7), "beat"),
-    "abort": lambda d: transitions.ask_abort(d, 7, "me", cut_short=True),
+    "abort": lambda d: transitions.ask_abort(d, 7, "me", transitions.Key(7, 0, 1)),
     "take_wait": lambda d: sweeps.take_wait(d, run(7), "c1"),
     "lock": lambda d: locks.release(d, locks.grant(d, 7, "c1", "test")[0]),
     "conductors": lambda d: conductors.offers(d, 60),

@@ -123,7 +123,7 @@ def test_many_writers_and_readers(tmp_path, make):
         writes[place] += 1
         locks.release(database, lock)
         values = {"agent_heartbeat_column": types.utcnow()}
-        beats.record(database, node.id, node.uuid, values, [])
+        beats.record(database, beats.see(database, node.uuid), values, [])
 
     @guarded
     def read(place):

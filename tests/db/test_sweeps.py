@@ -92,10 +92,10 @@ def test_a_signal_makes_a_wait_due(database, make):
 
 def test_an_abort_cuts_a_wait_short(database, make):
     key = waiting(database, make, NOW + HOUR)[1]
-    assert transitions.ask_abort(database, key.run_id, "me", cut_short=True)
+    assert transitions.ask_abort(database, key.run_id, "me", key)
     assert keys(sweeps.due(database, "c1", types.utcnow(), 10)) == [key]
     assert runs.last_attempt(database, key.run_id).signal == "abort"
-    assert not transitions.ask_abort(database, key.run_id, "me", cut_short=True)
+    assert not transitions.ask_abort(database, key.run_id, "me", key)
 
 
 def test_waits_of_conductors_that_are_gone(database, make):

@@ -142,9 +142,8 @@ def test_a_node_whose_driver_is_gone_can_be_mended_and_deleted(database, start):
     manager.set_node_maintenance(None, node.uuid, True, "driver is gone")
     report = manager.validate_driver_interfaces(None, node.uuid)
     assert report["power"]["result"] is False and "uninstalled" in report["power"]["reason"]
-    manager.do_provisioning_action(None, node.uuid, "manage")
-    support.until(lambda: nodes.get(database, node.uuid).last_error)
-    assert "uninstalled" in support.settle(database, node.uuid, states.ENROLL).last_error
+    with pytest.raises(exceptions.InvalidParameterValue, match="uninstalled"):
+        manager.do_provisioning_action(None, node.uuid, "manage")
     put(database, node, provision_state=states.AVAILABLE, maintenance=False)
     with pytest.raises(exceptions.InvalidParameterValue, match="uninstalled"):
         manager.do_node_deploy(None, node.uuid)

@@ -53,8 +53,14 @@ class Client(Protocol):
     def create_port(self, context: Context, node_id: str, values: Mapping[str, Any]) -> Port:
         """Store a port of a node."""
 
-    def update_port(self, context: Context, port_uuid: str, values: Mapping[str, Any]) -> Port:
-        """Change columns of a port."""
+    def update_port(
+        self,
+        context: Context,
+        port_uuid: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> Port:
+        """Change columns of a port; ``before`` as in :meth:`update_node`."""
 
     def destroy_port(self, context: Context, port_uuid: str) -> None:
         """Remove a port."""

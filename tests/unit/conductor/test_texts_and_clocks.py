@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import socket
+import types
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ class Node:
 
 
 def ask(call: Any, **info: Any) -> answers.Answer:
-    return answers.ask(call, DEPLOY, Node(**info))
+    task = types.SimpleNamespace(node=Node(**info), lost=False)
+    return answers.ask(task, DEPLOY, call)
 
 
 @pytest.mark.parametrize(
