@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+from typing import Any
+
 import falcon
 from oslo_config import cfg
 
 from deploysteps.api import agents, call, drivers, errors, node_views, nodes, ports, provision, root
-from deploysteps.api.middleware import RequestLog, Versions
+from deploysteps.api.middleware import REQUEST_ID_HEADERS, RequestLog, Versions
 from deploysteps.conductor.rpc import Client
 from deploysteps.db.engine import Database
 
-App = falcon.App[falcon.Request, falcon.Response]
+LOG = logging.getLogger(__name__)
+
+
+class App(falcon.App[falcon.Request, falcon.Response]):
+    """Falcon, answering whatever a request raises."""
+
+    def __call__(self, env: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answer a request.
+
+        Code of drivers runs in requests. What it raises that is no
+        ``Exception``, like ``SystemExit``, would stop the whole server.
+        """
+        try:
+            return super().__call__(env, start_response)
+        except BaseException as exc:
+            request_id = call.Call().request_id
+            asked = f"{env.get('REQUEST_METHOD')} {env.get('PATH_INFO')}"
+            LOG.error("%s", errors.traced(f"{request_id}: {asked} failed", exc))
+            body = errors.envelope(errors.internal(request_id))
+            headers = [
+                ("Content-Type", falcon.MEDIA_JSON),
+                ("Content-Length", str(len(body))),
+                *((name, request_id) for name in REQUEST_ID_HEADERS),
+            ]
+            start_response(falcon.HTTP_500, headers)
+            return [body]
 
 
 def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
@@ -19,7 +48,7 @@ def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
     :param client: reaches a conductor; see :class:`deploysteps.conductor.rpc.Client`.
     """
     services = call.Services(conf, database, client)
-    app: App = falcon.App(middleware=[RequestLog(), Versions()])
+    app = App(middleware=[RequestLog(), Versions()])
     app.req_options.strip_url_path_trailing_slash = True
     # For answers without a body: clients try to parse what is told to be JSON.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

@@ -30,8 +30,8 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 def read(req: falcon.Request, conf: cfg.ConfigOpts) -> Any:
     """Return the JSON value of a request's body; ``{}`` when it has none.
 
-    :raises Invalid: 413 for a body that is too large, 400 for one that is
-        nested too deep or is not JSON.
+    :raises Invalid: 413 for a body that is too large, 408 for one that takes
+        too long, 400 for one that is nested too deep or is not JSON.
     """
     raw = _received(req, conf.api.max_request_body_bytes)
     return parse(raw, conf.api.max_json_depth) if raw.strip() else {}
@@ -88,6 +88,10 @@ def _received(req: falcon.Request, limit: int) -> bytes:
             count += len(chunk)
             if count <= limit:
                 kept.append(chunk)
+    except TimeoutError as exc:
+        raise exceptions.Invalid(
+            "The request body took too long to arrive ([api] request_timeout).", code=408
+        ) from exc
     except (OSError, ValueError) as exc:
         raise exceptions.Invalid("The request body did not arrive in full.") from exc
     if count > limit:

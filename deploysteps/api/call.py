@@ -18,7 +18,7 @@ from deploysteps.db.engine import Database
 
 def _context() -> RequestContext:
     # Not kept in thread-local storage: the next request of this thread is another's.
-    return RequestContext(request_id=f"req-{uuid4()}", overwrite=False)
+    return RequestContext(request_id=f"req-{uuid4()}", overwrite=True)
 
 
 @dataclasses.dataclass(slots=True)

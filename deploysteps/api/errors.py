@@ -11,6 +11,7 @@ import http
 import json
 import logging
 import random
+import traceback
 from typing import Any
 
 import falcon
@@ -44,10 +45,30 @@ def install(app: falcon.App[falcon.Request, falcon.Response]) -> None:
     app.add_error_handler(VersionNotAcceptable, _version)
 
 
+def traced(message: str, exc: BaseException | None) -> str:
+    """Return a line for the log with the traceback of an exception, masked.
+
+    The log's own way to show a traceback would show what is secret in URLs.
+    """
+    lines = [message] if exc is None else [message, *traceback.format_exception(exc)]
+    return secrets.masked_urls("\n".join(line.rstrip("\n") for line in lines))
+
+
+def internal(request_id: str) -> dict[str, Any]:
+    """Return the answer to what went wrong inside: it tells nothing; the log has it."""
+    told = f"An internal error happened; the log of the service has it as {request_id}."
+    return {"faultcode": "Server", "faultstring": told, "debuginfo": None}
+
+
+def envelope(inner: dict[str, Any]) -> bytes:
+    """Return the body that tells an error."""
+    return json.dumps({"error_message": json.dumps(inner)}).encode()
+
+
 def _answer(resp: falcon.Response, status: int, inner: dict[str, Any]) -> None:
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
-    resp.data = json.dumps({"error_message": json.dumps(inner)}).encode()
+    resp.data = envelope(inner)
     if status == 503:
         resp.set_header("Retry-After", str(random.randint(*_RETRY_AFTER)))
 
@@ -70,7 +91,7 @@ def _ours(
     params: dict[str, Any],
 ) -> None:
     if exc.code >= 500 and exc.code != 503:
-        LOG.error("%s: %s: %s", call.of(req).request_id, type(exc).__name__, exc, exc_info=exc)
+        LOG.error("%s", traced(f"{call.of(req).request_id}: {type(exc).__name__}", exc))
     _fault(resp, exc.code, secrets.masked_urls(exc.message))
 
 
@@ -92,7 +113,6 @@ def _before_routing(
 def _unexpected(
     req: falcon.Request, resp: falcon.Response, exc: Exception, params: dict[str, Any]
 ) -> None:
-    """Tell nothing of what went wrong inside; the log has it, under the request's id."""
     request_id = call.of(req).request_id
-    LOG.error("%s: %s %s failed", request_id, req.method, req.path, exc_info=exc)
-    _fault(resp, 500, f"An internal error happened; the log of the service has it as {request_id}.")
+    LOG.error("%s", traced(f"{request_id}: {req.method} {req.path} failed", exc))
+    _answer(resp, 500, internal(request_id))

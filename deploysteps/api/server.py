@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cheroot import wsgi
 from oslo_config import cfg
 
 from deploysteps import exceptions
 from deploysteps.api.bodies import DRAINED
+from deploysteps.api.wire import HttpServer
 
 LOG = logging.getLogger(__name__)
 
 _MAX_HEADER_BYTES = 256 * 2**10
 _QUEUE = 512
 """Connections that wait for a thread."""
+_CUT = 3.0
+"""Seconds that threads get to notice that their clients were cut off."""
 
 
 class Server:
@@ -27,13 +29,15 @@ class Server:
         """Make it; nothing listens before :meth:`start`."""
         self._conf = conf
         self._wanted = (str(conf.api.host_ip), int(conf.api.port))
-        self._server = _Cheroot(
+        self._grace = float(conf.conductor.graceful_shutdown_timeout)
+        self._server = HttpServer(
             self._wanted,
             app,
+            patience=conf.api.request_timeout,
             numthreads=conf.api.threads,
             server_name="deploysteps",
             request_queue_size=_QUEUE,
-            shutdown_timeout=conf.conductor.graceful_shutdown_timeout,
+            shutdown_timeout=self._grace,
         )
         self._server.max_request_header_size = _MAX_HEADER_BYTES
         # The application answers in words up to here; what is larger is cut off.
@@ -63,21 +67,24 @@ class Server:
         self._thread.start()
         LOG.info("The API listens on %s", self.address)
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         """Take no new connection, and let requests in flight finish.
 
-        Safe to call from any thread, and again; not from a signal's handler.
+        Those that have not after ``[conductor] graceful_shutdown_timeout``
+        are cut off. Safe to call from any thread, and again; not from a
+        signal's handler.
+
+        :returns: False when a request still holds a thread: end the process.
         """
         thread, self._thread = self._thread, None
         if thread is None:
-            return
-        self._server.stop()
-        thread.join()
-
-
-class _Cheroot(wsgi.Server):
-    """Cheroot, telling its own errors to the log."""
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Log what cheroot has to say."""
-        LOG.log(level, "%s", msg, exc_info=traceback)
+            return True
+        ending = threading.Thread(target=self._server.stop, name="http-stop", daemon=True)
+        ending.start()
+        ending.join(self._grace)
+        if ending.is_alive():
+            LOG.warning("Cut off requests that did not end in time")
+            self._server.cut_off()
+            ending.join(_CUT)
+        thread.join(_CUT)
+        return not ending.is_alive()

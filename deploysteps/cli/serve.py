@@ -49,6 +49,7 @@ def serve(state: State) -> None:
     stopping = _on_signals()
     service = Service(settings)
     service.start()
+    answered = True
     try:
         server = Server(settings, create_app(settings, service.database, service.client))
         server.start()
@@ -57,9 +58,9 @@ def serve(state: State) -> None:
             stopping.wait()
             LOG.info("Stopping: nothing new is taken")
         finally:
-            server.stop()
+            answered = server.stop()
     finally:
-        idle = service.stop()
+        idle = service.stop() and answered
     LOG.info("Stopped")
     if not idle:
         # Threads that were cut off would keep the process: it ends as in a crash.

@@ -168,6 +168,8 @@ class ConductorManager:
                 raise exceptions.NodeProtected(node=task.node.uuid)
             _validate(task, ("power", "deploy"))
             plan, problem = _plan(task, DEPLOY, deploy_steps or ())
+            own = {step["interface"] for step in plan} - {"power", "deploy"}
+            _validate(task, sorted(own))
             if configdrive is not None:
                 task.node.set_instance_info("configdrive", configdrive)
             engine.start(task, DEPLOY, plan, event=event, requested_by=task.user)

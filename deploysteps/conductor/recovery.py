@@ -153,7 +153,7 @@ def recover(task: TaskManager, orphan: Orphan) -> None:
     node = task.node
     state = states.STATES.get(node.provision_state)
     since = f" since {types.timestamp(orphan.since)}" if orphan.since else ""
-    who = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "no conductor was"
+    who = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "nobody was at work"
     LOG.warning("Node %s: recovered in state %s: %s", node.uuid, node.provision_state, who)
     if node.target_power_state is not None:
         node.target_power_state = None

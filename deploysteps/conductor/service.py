@@ -16,6 +16,7 @@ from deploysteps import exceptions
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor import steps
 from deploysteps.conductor.manager import ConductorManager
+from deploysteps.conductor.name import NameLock
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.rpc import Client, local
 from deploysteps.conductor.runtime import Runtime
@@ -66,6 +67,9 @@ class Service:
         self._registry = registry
         self.database = database or database_of(conf)
         self._owns_database = database is None
+        self._name = NameLock(conf.state_path, conf.host)
+        self.displaced = threading.Event()
+        """Set when another process took this conductor's name: this one is to end."""
         self._runtime: Runtime | None = None
         self._manager: ConductorManager | None = None
         self._periodic: periodics.PeriodicWorker | None = None
@@ -90,13 +94,15 @@ class Service:
         """The verbs as the API calls them."""
         return local.client(self.manager)
 
-    def start(self) -> None:
+    def start(self, cancelled: threading.Event | None = None) -> None:
         """Make the database ready, recover what an earlier life left, begin to work.
 
         Returns when requests may be taken: all interfaces are registered and
         no lock of an earlier life is left.
 
-        :raises ConfigurationError: a setting is wrong.
+        :param cancelled: gives up waiting for the database when it is set.
+        :raises ConfigurationError: a setting is wrong, or a process of this
+            name is running.
         :raises DatabaseUnavailable, DatabaseVersionError: see there.
         :raises DriverLoadError: an enabled driver is broken.
         """
@@ -104,7 +110,16 @@ class Service:
         configuration.check(conf)
         registry = self._registry or Registry(conf)
         _check_overrides(conf, registry)
-        self.database.wait_ready(LOG.warning)
+        self._name.take()
+        try:
+            self._start(registry, cancelled)
+        except BaseException:
+            self._name.release()
+            raise
+
+    def _start(self, registry: Registry, cancelled: threading.Event | None) -> None:
+        conf = self._conf
+        self.database.wait_ready(LOG.warning, cancelled)
         if self.database.in_memory:
             LOG.warning("The database is in memory: all is forgotten when this process ends")
         migration.ensure(self.database)
@@ -124,7 +139,7 @@ class Service:
         conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
         recovery.sweep(starting=True)
         self._sweeper.start()
-        self._periodic = _Periodic(runtime, recovery).start()
+        self._periodic = _Periodic(runtime, recovery, self.displaced).start()
         LOG.info("Conductor %s works on %r", runtime.host, self.database)
 
     def stop(self, graceful_timeout: float | None = None) -> bool:
@@ -148,6 +163,7 @@ class Service:
         if self._periodic is not None:
             self._periodic.stop()
         conductors.leave(self.database, runtime.host, runtime.boot_id)
+        self._name.release()
         if idle and self._owns_database:
             self.database.dispose()
         if runtimes.is_current(runtime):
@@ -159,7 +175,10 @@ class Service:
 class _Periodic:
     """The conductor's slow clocks, each in a thread of its own."""
 
-    def __init__(self, runtime: Runtime, recovery: Recovery) -> None:
+    def __init__(
+        self, runtime: Runtime, recovery: Recovery, displaced: threading.Event | None = None
+    ) -> None:
+        self._displaced = displaced or threading.Event()
         self._runtime = runtime
         self._recovery = recovery
 
@@ -179,13 +198,17 @@ class _Periodic:
 
     def _keep_alive(self) -> None:
         runtime = self._runtime
+        if self._displaced.is_set():
+            return
         if not conductors.touch(runtime.database, runtime.host, runtime.boot_id):
             LOG.critical(
-                "Another process took the name %s; this one takes nothing new. Give each "
-                "conductor a [DEFAULT] host of its own",
+                "Another process took the name %s; this one takes nothing new and is to end. "
+                "Give each conductor a [DEFAULT] host of its own",
                 runtime.host,
             )
             runtime.stopping.set()
+            runtime.workers.close(0)
+            self._displaced.set()
 
     def _recover(self) -> None:
         self._recovery.sweep()

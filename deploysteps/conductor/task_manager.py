@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 import tenacity
+from oslo_context.context import RequestContext
 
 from deploysteps import exceptions, secrets, states
 from deploysteps.conductor import endings
@@ -331,6 +332,11 @@ class TaskManager:
         """Run ``work(task, *args)`` in a worker that gives the lock back."""
 
         def run() -> None:
+            # What this thread logs is of this request, not of the last one's.
+            if isinstance(self.context, RequestContext):
+                self.context.update_store()
+            else:
+                RequestContext(overwrite=True)
             with self:
                 work(self, *args)
 

@@ -57,6 +57,16 @@ OPTS: list[cfg.Opt] = [
         max=2**30,
         help="The largest request body that is read, in bytes; a larger one is refused (413).",
     ),
+    cfg.Opt(
+        "request_timeout",
+        type=Seconds(min=1, max=3600),
+        default=60,
+        help=(
+            "Seconds within which a whole request has to arrive, headers and body, and its answer "
+            "has to be taken; a slower client is cut off (408). Half of the threads are for "
+            "requests that take longer than 2 seconds to arrive: those beyond are cut off then."
+        ),
+    ),
     cfg.IntOpt(
         "max_json_depth",
         default=64,

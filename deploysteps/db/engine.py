@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -204,14 +205,17 @@ class Database:
             pause = min(pause * 2, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
 
-    def wait_ready(self, tell: Callable[[str], None]) -> None:
+    def wait_ready(
+        self, tell: Callable[[str], None], cancelled: threading.Event | None = None
+    ) -> None:
         """Connect, waiting up to ``connect_wait`` seconds for a server.
 
         :param tell: is given one line that says what is waited for.
+        :param cancelled: gives up at once when it is set.
         :raises DatabaseUnavailable: naming the server and the last error.
         """
         if self.dialect == "sqlite" and not self.in_memory:
-            _make_folder(Path(str(self.url.database)))
+            _make_file(Path(str(self.url.database)))
         until = time.monotonic() + self.connect_wait
         told = False
         while True:
@@ -230,7 +234,8 @@ class Database:
                         f"{reason_of(exc)}"
                     )
                     told = True
-            time.sleep(0.5)
+            if (cancelled or threading.Event()).wait(0.5):
+                raise exceptions.NotStarted(reason="stopped while it waited for the database")
 
 
 _DRIVERS = {
@@ -349,12 +354,15 @@ def _end_idle_transactions(engine: sa.Engine, seconds: int) -> None:
         dbapi_connection.commit()
 
 
-def _make_folder(file: Path) -> None:
+def _make_file(file: Path) -> None:
+    """Make the file and its folder for their owner alone: it holds the passwords of BMCs."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            file.touch(mode=0o600)
     except OSError as exc:
         raise exceptions.ConfigurationError(
-            f"cannot make the folder of the database {file}: {exc.strerror}; "
+            f"cannot make the database {file}: {exc.strerror}; "
             "set [database] connection or [DEFAULT] state_path"
         ) from exc
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 
@@ -48,6 +49,10 @@ def test_readers_take_no_lock_and_writers_take_theirs_at_once(sqlite):
         assert not connection.connection.dbapi_connection.in_transaction
     with sqlite.engine.connect() as connection, connection.begin():
         assert connection.connection.dbapi_connection.in_transaction
+        impatient = sqlite3.connect(str(sqlite.url.database), timeout=0)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            impatient.execute("BEGIN IMMEDIATE")
+        impatient.close()
         assert sqlite.read(lambda c: c.execute(sa.select(NODES.c.id)).all()) == []
 
 

@@ -129,13 +129,44 @@ def test_alive_is_online_and_recent(database, start, conf):
     assert conductors.prune(database, conductors.alive_since(-10)) == 1
 
 
-def test_a_second_process_of_the_same_name_stops_the_first(database, start, caplog):
+def test_a_second_process_of_the_same_name_stops_the_first(database, start, caplog, conf, tmp_path):
     first = start(database)
-    runtime = first.runtime
+    conf.set_override("state_path", str(tmp_path / "elsewhere"))  # another machine
     second = start(database)
-    support.until(runtime.stopping.is_set)
+    support.until(first.displaced.is_set)
     assert "Another process took the name" in caplog.text
-    assert not second.runtime.stopping.is_set()
+    assert not second.displaced.is_set()
+    with pytest.raises(exceptions.NotStarted):
+        first.runtime.workers.reserve(operator=True)
+
+
+def test_a_second_process_of_the_same_name_on_one_machine_is_refused(sqlite, start):
+    first = start(sqlite)
+    with pytest.raises(exceptions.ConfigurationError, match="'conductor-1' is running here"):
+        start(sqlite)
+    first.stop()
+    start(sqlite)
+
+
+def test_waiting_for_a_database_can_be_given_up(conf):
+    database = Database("postgresql+psycopg://nobody@127.0.0.1:1/x", connect_wait=60)
+    cancelled = threading.Event()
+    cancelled.set()
+    service = Service(conf, database=database, registry=support.registry(conf))
+    begun = time.monotonic()
+    with pytest.raises(exceptions.NotStarted, match="waited for the database"):
+        service.start(cancelled)
+    assert time.monotonic() - begun < 30
+
+
+def test_the_file_of_a_database_is_its_owners_alone(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/deep/er/deploysteps.sqlite")
+    database.wait_ready(print)
+    database.write(lambda c: c.execute(sa.text("CREATE TABLE t (a INT)")) and None)
+    for file in (tmp_path / "deep" / "er").iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+    assert (tmp_path / "deep" / "er").stat().st_mode & 0o077 == 0
+    database.dispose()
 
 
 def test_a_database_in_memory_is_warned_of(conf, caplog):

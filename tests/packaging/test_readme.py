@@ -1,16 +1,21 @@
 """What the README says is tried: its programs run, its lists are those of the code."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from deploysteps import conf
 from deploysteps.cli.app import COMMANDS
+from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import MEANINGS
+from deploysteps.cli.local_service import LocalService
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.rst").read_text()
@@ -29,9 +34,15 @@ def lines(code):
     return [line for line in code.splitlines() if line.strip()]
 
 
-def run(folder, *args):
+def run(folder, *args, env=None):
     return subprocess.run(
-        [sys.executable, *args], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *args],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -48,30 +59,65 @@ def test_the_first_driver_passes_its_test(lamp):
     assert found.returncode == 0, found.stdout
 
 
-def test_the_first_driver_deploys_a_node_by_its_entry_points(lamp):
-    info = lamp / "lamp-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lamp\nVersion: 1\n")
-    points = block("setup.cfg").partition("[options.entry_points]\n")[2]
-    (info / "entry_points.txt").write_text(re.sub(r"^(\S+) =$", r"[\1]", points, flags=re.M))
+def test_the_first_driver_installs_and_deploys_a_node(lamp):
+    for name in ("setup.cfg", "pyproject.toml"):
+        (lamp / name).write_text(block(name))
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
+    made = run(lamp, "-m", "pip", "install", *offline, "--target", "installed", ".")
+    assert made.returncode == 0, made.stdout + made.stderr
+    elsewhere = lamp / "elsewhere"
+    elsewhere.mkdir()
+    enabled = re.search(r"enabled_hardware_types =\s+([\w,-]+)``", README)[1]
+    (elsewhere / "deploysteps.conf").write_text(
+        f"[DEFAULT]\nenabled_hardware_types = {enabled}\n[conductor]\nstep_poll_interval = 0.1\n"
+    )
+    installed = os.environ | {"PYTHONPATH": str(lamp / "installed")}
+    listed = run(
+        elsewhere, "-m", "deploysteps.cli", "steps", "list", "--driver", "lamp", env=installed
+    )
+    assert re.search(r"bios +lamp +true +light", listed.stdout), listed.stdout + listed.stderr
     program = block("embedded.py").replace("fake-hardware", "lamp")
     program = program.replace('"name": "one"', '"name": "one", "driver_info": {"address": "a"}')
-    program = program.replace('== "deploying"', 'in ("deploying", "wait call-back")').replace(
-        "service.stop()", "print(nodes.get(service.database, 'one').last_error)\nservice.stop()"
+    program = program.replace('== "deploying"', 'in ("deploying", "wait call-back")')
+    program = program.replace(
+        "finally:", "    print(nodes.get(service.database, 'one').last_error)\nfinally:"
     )
-    (lamp / "deploysteps.conf").write_text(
-        "[DEFAULT]\nenabled_hardware_types = lamp\n[conductor]\nstep_poll_interval = 0.1\n"
-    )
-    (lamp / "program.py").write_text(program)
-    found = run(lamp, "program.py")
+    (elsewhere / "program.py").write_text(program)
+    found = run(elsewhere, "program.py", env=installed)
     assert found.stdout.splitlines() == ["active", "None"], found.stdout + found.stderr
 
 
-def test_the_embedded_conductor_deploys_a_node(tmp_path):
-    assert len(lines(block("embedded.py"))) <= 15
-    (tmp_path / "embedded.py").write_text(block("embedded.py"))
-    found = run(tmp_path, "embedded.py")
-    assert found.stdout.splitlines() == ["active"], found.stderr
+def test_the_embedded_conductor_deploys_a_node_as_often_as_it_is_run(tmp_path):
+    program = block("embedded.py")
+    assert len([line for line in lines(program) if not re.match("import|from", line)]) <= 15
+    (tmp_path / "embedded.py").write_text(program)
+    for _ in range(2):
+        found = run(tmp_path, "embedded.py")
+        assert found.stdout.splitlines() == ["active"], found.stderr
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_requests_are_answered(tmp_path):
+    program = block("rest.sh")
+    wanted = {"manage": "manageable", "provide": "available", "active": "active"}
+    wanted["deleted"] = "available"
+    with LocalService(tmp_path, {}) as service:
+        program = program.replace("http://127.0.0.1:6385", service.client.endpoint)
+        functions, *requests = re.split(r"^(?=metal \S)", program, flags=re.M)
+        for request in requests:
+            found = subprocess.run(
+                ["bash", "-c", functions + request.replace("metal", "metal -w '%{http_code}'", 1)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert re.search(r"2\d\d$", found.stdout), request + found.stdout
+            if target := re.search('"target": "(\\w+)"', request):
+                until = time.monotonic() + 30
+                node = node_path("two")
+                while service.client.get(node)["provision_state"] != wanted[target[1]]:
+                    assert time.monotonic() < until, request
+                    time.sleep(0.1)
 
 
 CITED = sorted(set(re.findall(r"``(tests/[\w/]+\.py)::(\w+)``", README)))
