@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import click
+from oslo_utils import netutils
 
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.simulated_agent import SimulatedAgent
 
 
+def mac(text: str) -> str:
+    """Read a MAC address, in the spelling that the service keeps."""
+    if not netutils.is_valid_mac(text):
+        raise click.BadParameter(f"{text!r} is no MAC address such as 52:54:00:00:00:01")
+    return text.lower()
+
+
 @click.command(cls=Command)
-@click.argument("address")
+@click.argument("address", type=mac, metavar="ADDRESS")
 @pass_state
 def agent(state: State, address: str) -> None:
     """Simulate the agent of the machine that has a port with this MAC ADDRESS.

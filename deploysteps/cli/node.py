@@ -201,8 +201,18 @@ def watch_(state: State, node: str, interval: float, timeout: float) -> None:
 def runs(state: State, node: str, limit: int) -> None:
     """List the node's runs, newest first; --json shows every attempt of every step."""
     found = state.client.list(node_path(node, "runs"), "runs", limit, limit=limit)
-    columns = ("uuid", "flow", "state", "requested_by", "started_at", "finished_at", "error")
-    rows = [[run[name] for name in columns] for run in found]
+    columns = ("uuid", "flow", "outcome", "started", "duration", "error")
+    rows = [
+        (
+            run["uuid"],
+            run["flow"],
+            run["outcome"] or run["state"],
+            watch.clock(run["started_at"]),
+            watch.duration(run["started_at"], run["finished_at"]),
+            run["error"],
+        )
+        for run in found
+    ]
     state.output.rows(columns, rows, found, f"node {node} has no run yet")
 
 
@@ -297,7 +307,7 @@ def _follow(
             interval=interval,
             timeout=timeout,
             with_run=with_run,
-            away=lambda text: click.echo(f"{text} - trying again", err=True),
+            tell=lambda text: click.echo(text, err=True),
         ),
     )
     if state.as_json:

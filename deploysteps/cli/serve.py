@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import os
+import queue
 import signal
 import socket
 import threading
@@ -20,17 +21,20 @@ from deploysteps.cli.client import is_loopback
 from deploysteps.cli.errors import ExitCode
 
 LOG = log.getLogger(__name__)
+_LOOK_SECONDS = 0.5
 VERSION = importlib.metadata.version("deploysteps")
 
 
 @click.command(cls=Command)
 @pass_state
-def serve(state: State) -> None:
+def serve(state: State) -> int:
     """Run the service: the REST API and a conductor, until SIGTERM or Ctrl-C.
 
     The first signal lets running steps finish within [conductor]
     graceful_shutdown_timeout; a second one ends at once, which loses nothing
-    either: what is cut off is treated as a crash is.
+    either: what is cut off is treated as a crash is. It also ends, with exit
+    code 1, when another process takes this conductor's name ([DEFAULT] host).
+    An SQLite database is for one such process.
     """
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
@@ -48,23 +52,36 @@ def serve(state: State) -> None:
 
     stopping = _on_signals()
     service = Service(settings)
-    service.start()
+    try:
+        service.start(stopping)
+    except (exceptions.DatabaseUnavailable, exceptions.NotStarted):
+        if not stopping.is_set():
+            raise
+        LOG.info("Stopped before the start was done")
+        return ExitCode.INTERRUPTED
     answered = True
     try:
         server = Server(settings, create_app(settings, service.database, service.client))
         server.start()
         try:
             _announce(state, settings, server.address, place(service.database))
-            stopping.wait()
+            while not (stopping.wait(_LOOK_SECONDS) or service.displaced.is_set()):
+                pass
             LOG.info("Stopping: nothing new is taken")
         finally:
             answered = server.stop()
     finally:
-        idle = service.stop() and answered
+        displaced = service.displaced.is_set()
+        idle = service.stop(0 if displaced else None) and answered
     LOG.info("Stopped")
+    code = ExitCode.OK
+    if displaced:
+        code = ExitCode.FAILED
+        click.echo(f"Error: another process took the name {settings.host}; exiting", err=True)
     if not idle:
         # Threads that were cut off would keep the process: it ends as in a crash.
-        os._exit(ExitCode.OK)
+        os._exit(code)
+    return code
 
 
 def refuse_open_door(settings: cfg.ConfigOpts) -> None:
@@ -105,16 +122,22 @@ def refuse_taken_port(settings: cfg.ConfigOpts) -> None:
 def _on_signals() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set; a second signal ends the process.
 
-    A handler interrupts the main thread wherever it is and may not stop the
-    server itself, which would wait for a lock that the interrupted code holds.
+    A handler interrupts the main thread wherever it is, also where it holds the
+    lock of the event. It only puts a word in a queue, which takes no lock.
     """
     stopping = threading.Event()
+    heard: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def handle(_signal: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
-            os._exit(ExitCode.INTERRUPTED)
+    def handle(number: int, _frame: FrameType | None) -> None:
+        heard.put(number)
+
+    def obey() -> None:
+        heard.get()
         stopping.set()
+        heard.get()
+        os._exit(ExitCode.INTERRUPTED)
 
+    threading.Thread(target=obey, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
     return stopping

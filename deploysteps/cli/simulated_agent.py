@@ -23,6 +23,7 @@ LOOKUP_VERSION, HEARTBEAT_VERSION = (1, 62), (1, 68)
 _ANSWER_SECONDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _NO_TOKEN = "******"  # noqa: S105
+_NOBODY = "no node has a port with this address yet, or it expects no agent now; trying again"
 
 
 class SimulatedAgent(threading.Thread):
@@ -76,8 +77,13 @@ class SimulatedAgent(threading.Thread):
         """Return the node's uuid, the token and the pace, or None when switched off."""
         pauses = _Pauses()
         query = {"addresses": self.address, "node_uuid": self.node_uuid}
+        told = False
         while not self._stopped.is_set():
-            found = _document(self._ask("GET", "/v1/lookup", LOOKUP_VERSION, params=query))
+            answer = self._ask("GET", "/v1/lookup", LOOKUP_VERSION, params=query)
+            if answer is not None and answer.status_code == 404 and not told:
+                self._tell(_NOBODY)
+                told = True
+            found = _document(answer)
             if found is not None:
                 token = found["config"]["agent_token"]
                 if token != _NO_TOKEN:

@@ -68,12 +68,13 @@ def follow(
     interval: float = 1.0,
     timeout: float = 0,
     with_run: bool = True,
-    away: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Snapshot]:
     """Yield snapshots until the node has settled; the last one is the result.
 
-    A service that goes away meanwhile is waited for, and ``away`` told. The run
-    is the one that is found first, even when another one follows it.
+    A service that goes away meanwhile is waited for; ``tell`` is given a line
+    when it is missed first and one when it is back. The run is the one that is
+    found first, even when another one follows it.
 
     :raises CommandError: after ``timeout`` seconds, unless it is 0.
     """
@@ -85,11 +86,16 @@ def follow(
         try:
             found = snapshot(client, node, run_uuid, with_run=with_run)
         except Unreachable as exc:
-            missed_since = missed_since or time.monotonic()
-            if not seen or time.monotonic() - missed_since > PATIENCE:
+            if not seen:
                 raise
-            away(exc.message)
+            if missed_since is None:
+                missed_since = time.monotonic()
+                tell(f"{exc.message} - trying again for {PATIENCE:g} s")
+            elif time.monotonic() - missed_since > PATIENCE:
+                raise
         else:
+            if missed_since is not None:
+                tell("the service is back")
             missed_since, seen = None, True
             run_uuid = run_uuid or (found.run["uuid"] if found.run else None)
             yield found

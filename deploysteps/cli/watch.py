@@ -51,15 +51,18 @@ def rows(found: Snapshot, now: datetime.datetime | None = None) -> list[Row]:
 
 def _row(attempts: list[dict[str, Any]], now: datetime.datetime) -> Row:
     first, last = attempts[0], attempts[-1]
-    started = _time(first["started_at"])
-    end = _time(last["finished_at"]) or now
+    step = f"{last['interface']}.{last['step']}"
+    # What an earlier attempt died of is of interest until a later one has ended.
+    told = last["error"] or last.get("progress")
+    if last["finished_at"] is None:
+        told = told or attempts[-2:][0]["error"]
     return Row(
-        step=f"{last['interface']}.{last['step']}",
+        step=step,
         state=_word(last),
         tries=str(last["attempt"]) if last["attempt"] > 1 else "",
-        started=started.astimezone().strftime("%H:%M:%S") if started else "",
-        took=f"{max((end - started).total_seconds(), 0):.1f} s" if started else "",
-        note=clean(last["error"] or last.get("progress") or attempts[-2:][0]["error"]),
+        started=clock(first["started_at"], now),
+        took=duration(first["started_at"], last["finished_at"], now),
+        note=clean(told).removeprefix(f"{step} failed: "),
     )
 
 
@@ -81,6 +84,25 @@ def _planned(found: Snapshot) -> list[dict[str, Any]]:
 
 def _time(text: str | None) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(text) if text else None
+
+
+def clock(text: str | None, now: datetime.datetime | None = None) -> str:
+    """Return a time of the service as this machine's clock shows it, the day if not today."""
+    found = _time(text)
+    if found is None:
+        return ""
+    local = found.astimezone()
+    today = (now or datetime.datetime.now(datetime.UTC)).astimezone().date()
+    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def duration(start: str | None, end: str | None, now: datetime.datetime | None = None) -> str:
+    """Return how long something took, or takes so far."""
+    begun = _time(start)
+    if begun is None:
+        return ""
+    until = _time(end) or now or datetime.datetime.now(datetime.UTC)
+    return f"{max((until - begun).total_seconds(), 0):.1f} s"
 
 
 def table(nodes: Iterable[Snapshot]) -> Table:
@@ -115,7 +137,7 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
         with Live(console=output.console, auto_refresh=False) as live:
             yield lambda found: live.update(table(found), refresh=True)
         return
-    told: dict[tuple[str, int], tuple[str, str]] = {}
+    told: dict[tuple[str, int], str] = {}
 
     def draw(found: list[Snapshot]) -> None:
         for one in found:
@@ -124,35 +146,42 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
     yield draw
 
 
-def _tell_changes(
-    output: Output, found: Snapshot, told: dict[tuple[str, int], tuple[str, str]]
-) -> None:
-    now = datetime.datetime.now().strftime("%H:%M:%S")
-    lines = [(position, row) for position, row in enumerate(rows(found)) if row.state != "planned"]
-    changed = [
-        _sentence(row)
-        for position, row in lines
-        if told.get((found.name, position)) != (row.state, row.tries)
-    ]
-    told.update({(found.name, position): (row.state, row.tries) for position, row in lines})
-    if told.get((found.name, _NODE)) != (found.state, ""):
-        told[found.name, _NODE] = (found.state, "")
-        # The node's state comes before what goes on in it, and after what ended in it.
-        changed.insert(len(changed) if found.settled else 0, f"is {found.state}")
-    for text in changed:
-        output.say(f"{now} {found.name} {text}")
+def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, int], str]) -> None:
+    """Print what is new, in the order in which it happened, with its own time."""
+    now = datetime.datetime.now(datetime.UTC)
+    lines: list[str] = []
+    place: int | None = None
+    for position, attempt in enumerate((found.run or {}).get("attempts", ())):
+        goes_on = attempt["finished_at"] is None
+        if told.get((found.name, position)) != _word(attempt):
+            told[found.name, position] = _word(attempt)
+            if goes_on and place is None:
+                place = len(lines)
+            lines.append(_line(found, attempt, now))
+    if told.get((found.name, _NODE)) != found.state:
+        told[found.name, _NODE] = found.state
+        # The state came after what ended before it, and before what goes on in it.
+        at = found.node.get("provision_updated_at") or now.isoformat()
+        place = len(lines) if place is None else place
+        lines.insert(place, f"{clock(at, now)} {found.name} is {found.state}")
+    for text in lines:
+        output.say(text)
 
 
 _NODE = -1
-"""Stands for the node itself where positions of steps stand."""
+"""Stands for the node itself where positions of attempts stand."""
 
 
-def _sentence(row: Row) -> str:
-    words = [row.step, row.state]
-    if row.tries:
-        words.append(f"(attempt {row.tries})")
-    if row.state not in ("running", "waiting"):
-        words.append(f"after {row.took}")
-    if row.note:
-        words.append(f"- {row.note}")
-    return " ".join(words)
+def _line(found: Snapshot, attempt: dict[str, Any], now: datetime.datetime) -> str:
+    row = _row([attempt], now)
+    tries = f"attempt {row.tries}" if row.tries else ""
+    at = attempt["finished_at"]
+    if at is None:
+        text = f"{row.step} {row.state} since {row.started}{tries and f' ({tries})'}"
+        text += f" - {row.note}" if row.note else ""
+    elif str(attempt["error"]).startswith(f"{row.step} "):
+        text = clean(attempt["error"])  # it tells step, outcome, attempt and time by itself
+    else:
+        text = f"{row.step} {row.state} {tries and f'({tries}) '}after {row.took}"
+        text += f" - {row.note}" if row.note else ""
+    return f"{clock(at or now.isoformat(), now)} {found.name} {text}"

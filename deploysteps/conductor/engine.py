@@ -131,6 +131,7 @@ def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
     """Write what an answer means; True when there is a step to execute now."""
     if task.ended:
         return False  # the driver ended the run itself, by an event
+    _set_state(task.node, flow.running)  # also where a wait ends, or a driver meddled with it
     match answer:
         case Done():
             return _next(task, flow)
@@ -155,8 +156,6 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
     except (exceptions.InconsistentSteps, exceptions.InvalidParameterValue) as exc:
         endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), exc))
         return False
-    if node.provision_state != flow.running:
-        _set_state(node, flow.running)
     _drop_flags(node, flow)
     if place + 1 == len(plan):
         return _succeed(task, flow)

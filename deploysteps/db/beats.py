@@ -6,13 +6,13 @@ what a lock's holder writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from deploysteps import exceptions
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, again
 from deploysteps.db.locks import Also, columns_of, run_also
 from deploysteps.db.models import Node, table
 from deploysteps.db.pages import is_uuid
@@ -78,7 +78,21 @@ def give_token(database: Database, node: Node, token: str) -> None:
         _NODE.c.provision_state == node.provision_state,
         _NODE.c.run_id.is_(None) if node.run_id is None else _NODE.c.run_id == node.run_id,
     )
-    _unlocked(database, node.id, node.uuid, {"agent_secret_token": token}, (), *same)
+    # Looked up, not done again: a token that is not told is one that no agent has.
+    mine = (
+        sa.select(_NODE.c.id)
+        .where(_NODE.c.id == node.id, _NODE.c.agent_secret_token == token)
+        .with_for_update()
+    )
+    _unlocked(
+        database,
+        node.id,
+        node.uuid,
+        {"agent_secret_token": token},
+        (),
+        *same,
+        happened=lambda c: c.execute(mine).first() is not None,
+    )
 
 
 def _unlocked(
@@ -88,6 +102,7 @@ def _unlocked(
     values: Mapping[str, Any],
     also: Sequence[Also],
     *conditions: Any,
+    happened: Callable[[sa.Connection], bool] = again,
 ) -> None:
     query = (
         sa.update(_NODE)
@@ -104,5 +119,4 @@ def _unlocked(
         for extra in also:
             run_also(connection, extra)
 
-    # A broken COMMIT is not looked up: the agent sends it again.
-    database.write(work)
+    database.write(work, happened=happened)

@@ -32,6 +32,12 @@ _TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 _CONNECT_TIMEOUT = 10
 _READ_ONLY = {"deploysteps_read": True}
+_TOO_LARGE = (1153, 1406)
+"""MariaDB and MySQL: larger than a packet, larger than the column."""
+_ESCAPED = "\"'\\\n\r\0\x1a"
+"""What MariaDB and MySQL are sent with a backslash before it."""
+_LEAST_PACKET = 2**20
+"""Bytes; what is smaller is never why a server hung up."""
 
 
 class CommitUnknown(exceptions.DatabaseUnavailable):
@@ -159,6 +165,7 @@ class Database:
         twice.
 
         :raises DatabaseUnavailable: after the last try.
+        :raises Invalid: a value is larger than the server takes.
         """
         pause = _FIRST_PAUSE
         for left in range(_TRIES - 1, -1, -1):
@@ -180,6 +187,7 @@ class Database:
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
                 if unknown and self._settled(happened, exc):
                     return result
+                self._refuse_too_large(exc)
                 if not (left and is_transient(exc)):
                     _raise_unavailable(exc)
                     raise
@@ -187,6 +195,29 @@ class Database:
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
+
+    def _refuse_too_large(self, exc: BaseException) -> None:
+        """Tell a value that is too large, at which a server may just hang up.
+
+        :raises Invalid: with the remedy.
+        """
+        error = getattr(exc, "inner_exception", None) or exc
+        code = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
+        sent = _size(getattr(error, "params", None)) if is_disconnect(exc) else 0
+        if self.dialect != "mysql" or (code not in _TOO_LARGE and sent < _LEAST_PACKET):
+            return
+        if code in _TOO_LARGE or sent > self._largest_packet():
+            raise exceptions.Invalid(
+                f"The database takes no value as large as this ({reason_of(exc)}); send less, or "
+                "raise max_allowed_packet of the database server.",
+                code=413,
+            ) from exc
+
+    def _largest_packet(self) -> float:
+        try:
+            return self.read(lambda c: c.scalar(sa.text("SELECT @@max_allowed_packet"))) or 0
+        except (exceptions.DatabaseUnavailable, db_exc.DBError, sa_exc.DBAPIError):
+            return float("inf")  # the server is away: that is why it hung up
 
     def _settled(
         self, happened: Callable[[sa.Connection], bool] | None, cause: BaseException
@@ -388,6 +419,19 @@ def is_disconnect(exc: BaseException) -> bool:
     inner = getattr(exc, "inner_exception", None)
     return isinstance(exc, db_exc.DBConnectionError) or any(
         bool(getattr(error, "connection_invalidated", False)) for error in (exc, inner)
+    )
+
+
+def _size(params: Any) -> int:
+    """Return the bytes that the texts of a statement's largest row take on the way."""
+    rows = params if isinstance(params, list) else [params or {}]
+    return max(
+        sum(
+            len(text.encode("utf-8", "replace")) + sum(map(text.count, _ESCAPED))
+            for text in row.values()
+            if isinstance(text, str)
+        )
+        for row in rows
     )
 
 

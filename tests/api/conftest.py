@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -69,9 +69,22 @@ class Http:
 
 
 @pytest.fixture
-def http(conf, service) -> Iterator[Http]:
+def http_of(conf, service) -> Iterator[Callable[[], Http]]:
+    """Start a server with what the configuration says by then."""
     conf.set_override("port", 0, group="api")
-    server = Server(conf, create_app(conf, service.database, service.client))
-    server.start()
-    yield Http(server)
-    server.stop()
+    started: list[Server] = []
+
+    def begin() -> Http:
+        server = Server(conf, create_app(conf, service.database, service.client))
+        server.start()
+        started.append(server)
+        return Http(server)
+
+    yield begin
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def http(http_of) -> Http:
+    return http_of()

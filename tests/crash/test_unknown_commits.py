@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 
+from deploysteps import states
+from deploysteps.db import engine, nodes
 from deploysteps.db.engine import Database
+from tests import support
 from tests.crash import checks
 from tests.crash.scenarios import SCENARIOS, journal
 from tests.crash.stage import HOST, Stage
+from tests.crash.stepwise import drive
 
 Commit = Callable[[Any], None]
 
@@ -32,7 +37,15 @@ class Breaking:
         self.breaks = 0
         self.choose: Callable[[], Commit] = lambda: self.commit
         self._spared: list[Any] = []
+        self.away = 0
+        """How many attempts to connect fail from now on."""
+        event.listen(database.engine, "do_connect", self._connect)
         self.dialect.do_commit = lambda connection: self.choose()(connection)
+
+    def _connect(self, dialect: Any, *_: Any) -> None:
+        if self.away > 0:
+            self.away -= 1
+            raise dialect.dbapi.OperationalError(2003, "the database is away")
 
     def before(self, connection: Any) -> None:
         """Break it before the COMMIT is sent: nothing happened."""
@@ -117,11 +130,15 @@ def told_to_its_end(stage: Stage) -> None:
 
 HOW = {
     "before it happened": lambda breaking: breaking.toggling(breaking.before),
-    "after it happened": lambda breaking: lambda: breaking.after,
+    "after it happened": lambda breaking: breaking.toggling(breaking.after),
     "now and then": lambda breaking: breaking.some(3),
 }
 
 
+SERVERS = pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, name, how):
@@ -133,7 +150,62 @@ def test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, na
     assert breaking.breaks > 3
 
 
-SERVERS = pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+@pytest.mark.crash
+@SERVERS
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_step_is_lost_or_run_twice_when_a_servers_connections_break(stage, name, how):
+    """F16, F28, F34, F54: the same on servers."""
+    test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, name, how)
+
+
+@pytest.mark.parametrize("name", ["once", "aborted-waiting"])
+def test_a_database_that_is_away_for_a_moment_after_a_commit_costs_no_step(stage, name, kind):
+    """F16, F52: what is to be looked up cannot be looked up at once."""
+    found = stage(name)
+    breaking, count = Breaking(found.database), [0]
+
+    def commit(connection: Any) -> None:
+        count[0] += 1
+        if count[0] % 3:
+            breaking.commit(connection)
+            return
+        breaking.away = 3
+        (breaking.after if count[0] % 2 else breaking.before)(connection)
+
+    breaking.choose = lambda: commit
+    told_to_its_end(found)
+    assert breaking.breaks > 3
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_database_that_is_away_for_long_is_like_a_crash(stage, monkeypatch, how):
+    """F43, F52: the node is not failed for it; its work goes on when the database is back."""
+    monkeypatch.setattr(engine, "_TRIES", 2)
+    found = stage("repeatable")
+    breaking = Breaking(found.database)
+    conductor = found.conductor(HOST)
+    conductor.start()
+    node = found.node(conductor)
+
+    def commit(connection: Any) -> None:
+        if journal.count("run", "sync") == 0:
+            breaking.commit(connection)
+            return
+        breaking.choose = lambda: breaking.commit
+        breaking.away = 10**6
+        getattr(breaking, how)(connection)
+
+    breaking.choose = lambda: commit
+    conductor.manager.do_node_deploy(None, node.uuid)
+    breaking.away = 0
+    assert nodes.get(found.eyes, node.uuid).provision_state == states.DEPLOYING
+    conductor.recovery.sweep()
+    drive(conductor, found.eyes, node.uuid)
+    node = nodes.get(found.eyes, node.uuid)
+    assert node.provision_state == states.ACTIVE, node.last_error
+    assert journal.count("run", "sync") == (2 if how == "before" else 1)
+    checks.history_is_complete(found.eyes, node, support.last_run(found.eyes, node))
 
 
 @SERVERS

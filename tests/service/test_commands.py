@@ -45,7 +45,7 @@ def test_a_node_through_its_life(run):
     told = run("node", "deploy", "one", "--wait", "--deploy-steps", json.dumps(poll))
     assert "deploy.poll success" in told and told.strip().endswith("one is active")
     assert "deploy.poll success" in run("node", "watch", "one")
-    assert "finished" in run("node", "runs", "one")
+    assert "success" in run("node", "runs", "one")
     run("node", "deploy", "one", code=2)
     run("node", "delete", "one", code=4)
 

@@ -14,6 +14,8 @@ import pytest
 from deploysteps.cli import local_service
 from deploysteps.cli.client import node_path
 from deploysteps.cli.local_service import LocalService
+from deploysteps.db import conductors
+from deploysteps.db.engine import Database
 
 COMMAND = [sys.executable, "-m", "deploysteps.cli"]
 QUICK = {"conductor": {"recovery_interval": 0.5, "graceful_shutdown_timeout": 30}}
@@ -141,6 +143,51 @@ def test_a_second_signal_ends_it_at_once(service):
         wait_for(lambda: "Stopping" in log_of(running), "the first signal is heard")
         running._process.terminate()
         assert running._process.wait(10) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait_for_the_database(tmp_path, number):
+    away = {"OS_DATABASE__CONNECTION": "postgresql://u:p@127.0.0.1:1/d", "OS_API__PORT": "0"}
+    process = subprocess.Popen(
+        [*COMMAND, "serve"],
+        cwd=tmp_path,
+        env=local_service._environment() | away,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for line in process.stderr:
+            if "waiting up to 60 s" in line:
+                break
+        process.send_signal(number)
+        _, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Stopped before" in err and "Traceback" not in err and "Error" not in err
+
+
+def test_a_second_service_of_the_name_is_refused_and_harms_nothing(service, tmp_path):
+    with service() as running:
+        enrol(running.client)
+        second = command(tmp_path, "--config-file", running._config, "serve", OS_API__PORT="0")
+        assert second.returncode == 6 and "[DEFAULT] host" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert state_of(running.client) == "available"
+
+
+def test_a_service_whose_name_is_taken_ends(service, tmp_path):
+    quick = {"conductor": {"heartbeat_interval": 0.2, "recovery_interval": 0.5}}
+    with service(quick) as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 60})
+        deploy(running.client)
+        database = Database(f"sqlite:///{tmp_path / 'var' / 'deploysteps.sqlite'}")
+        conductors.register(database, "demo", "the boot of another", [])
+        database.dispose()
+        assert running._process.wait(20) == 1
+    told = log_of(running)
+    assert "Error: another process took the name demo; exiting" in told
+    assert "Traceback" not in told
 
 
 def test_json_tells_the_same(tmp_path):

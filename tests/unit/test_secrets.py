@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
+import time
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -11,6 +16,7 @@ from hypothesis import strategies as st
 
 from deploysteps import secrets
 from deploysteps.secrets import MASK
+from deploysteps.texts import scrub
 
 
 @pytest.mark.parametrize(
@@ -103,3 +109,84 @@ def test_a_planted_secret_never_survives(value: Any, secret: str) -> None:
     held = {"a": value, "deep": [{"my_password": {"inner": [secret]}}]}
     assert secret not in repr(secrets.masked(held))
     assert secret not in secrets.Masker(held).text(f"before {secret} after {secret}")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://root:pa@hunter2@10.0.0.1/x", f"https://{MASK}@10.0.0.1/x"),
+        ("https://root:hunter2@h/a@b", f"https://{MASK}@h/a@b"),
+        ("see https://h?to=me@here.org", "see https://h?to=me@here.org"),
+        ("https://h/?temp_url_sig=12&temp_url_expires=1",
+         f"https://h/?temp_url_sig={MASK}&temp_url_expires=1"),
+        ("https://h/?sv=1&sig=12%3D", f"https://h/?sv=1&sig={MASK}"),
+        ("https://h/?design=a&sigma=b&config=c", "https://h/?design=a&sigma=b&config=c"),
+        ("https://h/?bmc_pwd=12&cwd=x", f"https://h/?bmc_pwd={MASK}&cwd=x"),
+    ],
+)  # fmt: skip
+def test_urls_lose_all_of_their_user_and_their_signatures(text: str, shown: str) -> None:
+    """F76."""
+    assert secrets.masked_urls(text) == shown
+
+
+@pytest.mark.parametrize("key", ["bmc_pwd", "PWD", "pwd"])
+def test_a_key_that_ends_in_pwd_names_a_secret(key: str) -> None:
+    """F76."""
+    assert secrets.masked({key: "hunter2"}) == {key: MASK}
+    assert secrets.masked({"cwd": "/srv"}) == {"cwd": "/srv"}
+
+
+def _quoted_by() -> dict[str, Callable[[str], str]]:
+    return {
+        "as it is": str,
+        "repr": repr,
+        "repr beside a quote": lambda text: repr(f"it's {text}"),
+        "repr beside both quotes": lambda text: repr(f"it's \"{text}"),
+        "bytes": lambda text: repr(text.encode("utf-8", "surrogatepass")),
+        "JSON": lambda text: json.dumps({"p": text}),
+        "JSON, not ASCII": lambda text: json.dumps({"p": text}, ensure_ascii=False),
+        "path": lambda text: quote(text, errors="surrogatepass"),
+        "part of a path": lambda text: quote(text, safe="", errors="surrogatepass"),
+        "form": lambda text: quote_plus(text, errors="surrogatepass"),
+        "scrubbed": scrub,
+    }
+
+
+ODD = ["hunter2", "pa'ss", 'pa"ss', "a'b\"c\\d", "two\nlines\t.", "été 漢字", "a/b c+d%e&f",
+       "nul\0tail", "lone\ud800tail", "\\'\\\"", "\U0001f600key"]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", list(_quoted_by()))
+@pytest.mark.parametrize("secret", ODD)
+def test_a_secret_is_masked_however_programs_quote_it(secret: str, how: str) -> None:
+    """F76."""
+    shown = secrets.Masker({"password": secret}).text(_quoted_by()[how](secret))
+    assert MASK in shown
+    assert not any(part in shown for part in re.findall(r"\w{2,}", secret))
+
+
+def test_keys_inside_a_secret_argument_are_secrets_and_words_are_not() -> None:
+    """F76."""
+    step = {
+        "args": {"users": {"hunter2hunter2": {"username": "joe", "password": "x"}}, "size": 10},
+        "argsinfo": {
+            "users": {
+                "description": "d",
+                "secret": True,
+                "schema": {"additionalProperties": {"properties": {"username": {}}}},
+            },
+            "size": {"description": "d"},
+        },
+    }
+    text = secrets.Masker(step).text("user hunter2hunter2: username joe, no password, size 10")
+    assert text == f"user {MASK}: username joe, no password, size 10"
+
+
+def test_many_odd_secrets_cost_time_in_proportion() -> None:
+    """F58."""
+    held = {f"{n}_password": f"p'\"a/s é{n}" for n in range(50)}
+    held["configdrive"] = "a/b+" * 2_000_000
+    begun = time.monotonic()
+    mask = secrets.Masker(held)
+    assert "p'" not in mask.text("x" * 10**6 + held["7_password"])
+    assert time.monotonic() - begun < 10

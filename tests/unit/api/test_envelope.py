@@ -173,7 +173,39 @@ def test_an_unexpected_error_tells_nothing_but_the_log_has_it(
     assert "hunter2" not in answer.text and "Traceback" not in answer.text
     request_id = answer.headers["openstack-request-id"]
     assert request_id in answer.fault
-    assert any(request_id in r.getMessage() and r.exc_info for r in caplog.records)
+    logged = next(r.getMessage() for r in caplog.records if r.levelname == "ERROR")
+    assert request_id in logged
+    assert "Traceback" in logged and f"{type(exception).__name__}: hunter2" in logged
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, exceptions.DriverOperationError])
+def test_the_log_of_an_error_inside_shows_no_user_of_a_url(conf, sqlite, node, caplog, kind):
+    """F76: neither in its text nor in the traceback of what led to it."""
+
+    class Broken(Refusing):
+        def __getattr__(self, name):
+            def verb(*args, **kwargs):
+                try:
+                    raise OSError("cannot reach https://root:hunter2@10.0.0.1/")
+                except OSError as exc:
+                    raise kind("lost https://root:hunter2@10.0.0.1/?token=hunter2") from exc
+
+            return verb
+
+    assert Api(conf, sqlite, Broken(OSError())).delete("/v1/nodes/n1").status == 500
+    assert "Traceback" in caplog.text and "10.0.0.1" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("exception", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_request_raises_is_an_answer(conf, sqlite, node, caplog, exception):
+    """F51: what is no Exception, too."""
+    answer = Api(conf, sqlite, Refusing(exception)).delete("/v1/nodes/n1")
+    assert answer.status == 500
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["openstack-request-id"] in answer.fault
+    assert answer.headers["openstack-request-id"] in caplog.text
+    assert type(exception).__name__ in caplog.text
 
 
 def test_an_error_text_is_short_and_tells_no_token(conf, sqlite, node):

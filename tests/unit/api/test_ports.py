@@ -167,6 +167,7 @@ def test_show_patch_and_delete(api, conductor, port):
             (
                 port.uuid,
                 {"address": "52:54:00:aa:00:09", "extra": {"a": 1}, "pxe_enabled": False},
+                {"extra": {}},  # what the new object was made from
             ),
             {},
         ),

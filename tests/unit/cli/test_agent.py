@@ -75,7 +75,9 @@ def test_it_speaks_no_newer_version_than_the_service(service, boot):
 
 def test_it_waits_until_the_node_expects_it(service, boot):
     service.answers["GET", "/v1/lookup"] = [(404, {}), (409, {}), (200, found())]
-    boot("looked itself up")
+    service.answers["GET", "/v1/lookup"][1:1] = [(404, {})]
+    _, told = boot("looked itself up")
+    assert [line for line in told if "no node has a port with this address yet" in line] == told[:1]
     assert len([a for a in service.asked if a["path"] == "/v1/lookup"]) >= 3
 
 
@@ -122,6 +124,12 @@ def test_pauses_grow_and_are_never_the_same():
     first = [pauses.next() for _ in range(10)]
     assert max(first) <= simulated_agent._LONGEST_PAUSE * 1.5
     assert len(set(first)) == 10 and min(first[5:]) > first[0]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "52:54:00:00:00", "52:54:00:00:00:0g", ""])
+def test_an_address_that_is_none(service, failing, address):
+    code, line = failing("agent", address)
+    assert code == 2 and "is no MAC address" in line and not service.asked
 
 
 def test_the_command_beats_until_it_is_interrupted(service, run, monkeypatch):

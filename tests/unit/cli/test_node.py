@@ -1,9 +1,10 @@
 import json
+import re
 
 import pytest
 
 from deploysteps import states, steps
-from deploysteps.cli import waiting
+from deploysteps.cli import waiting, watch
 from deploysteps.cli.errors import ExitCode
 
 UUID = "5d1a5b2c-6f1a-4b8a-9d51-000000000001"
@@ -211,13 +212,37 @@ def test_deploy_waits_and_tells_each_change(stub, ok, made, follows):
         (made.node("active"), made.run(erase, write, outcome="success")),
     )
     lines = ok("node", "deploy", "n", "--wait").stdout.splitlines()
-    assert [line.split(" ", 2)[2] for line in lines] == [
+    begun, ended = (watch.clock(f"2026-01-02T03:04:0{second}+00:00") for second in (5, 7))
+    assert [line.partition("node-1 ")[2] for line in lines] == [
         "is deploying",
-        "raid.erase running",
-        "is wait call-back",
+        f"raid.erase running since {begun}",
         "raid.erase success after 2.5 s",
-        "deploy.write waiting",
+        "is wait call-back",
+        f"deploy.write waiting since {begun}",
         "deploy.write success after 2.5 s",
+        "is active",
+    ]
+    # What has ended is told with its own time, not with that of the look.
+    assert lines[2].startswith(f"{ended} node-1") and lines[5].startswith(f"{ended} node-1")
+
+
+def test_a_state_is_told_with_its_own_time(ok, made, follows):
+    changed = "2026-01-02T03:04:08+00:00"
+    run = made.run(made.attempt("deploy.deploy"), outcome="success")
+    follows((made.node("active", provision_updated_at=changed), run))
+    last = ok("node", "watch", "n").stdout.splitlines()[-1]
+    assert last == f"{watch.clock(changed)} node-1 is active"
+
+
+def test_a_failure_is_told_once_and_not_of_the_attempt_that_went_well(ok, made, follows):
+    error = "deploy.write failed: disk is dead (attempt 1, after 2.5 s)"
+    bad = made.attempt("deploy.write", outcome="failed", error=error)
+    good = made.attempt("deploy.write", number=2)
+    follows((made.node("active"), made.run(bad, good, outcome="success")))
+    told = ok("node", "watch", "n").stdout.splitlines()
+    assert [line.partition("node-1 ")[2] for line in told] == [
+        error,
+        "deploy.write success (attempt 2) after 2.5 s",
         "is active",
     ]
 
@@ -235,7 +260,8 @@ def test_deploy_that_fails_says_why(stub, run, made, follows):
     )
     result = run("node", "deploy", "n", "--wait")
     assert result.exit_code == 1
-    assert "failed (attempt 2) after" in result.stdout
+    assert "deploy.write failed after 2.5 s - x" in result.stdout
+    assert "deploy.write failed (attempt 2) after 2.5 s - disk is dead" in result.stdout
     assert "'deploy failed', not 'active': deploy.write failed: disk is dead" in result.stderr
 
 
@@ -302,9 +328,11 @@ def test_watch_waits_for_a_service_that_is_restarted(stub, run, made, follows):
         (made.node("active"), made.run(outcome="success")),
     )
     listed = stub.answers["GET", "/v1/nodes/n"]
-    listed.insert(1, (200, ConnectionError))
+    listed[1:1] = [(200, ConnectionError)] * 3
     result = run("node", "watch", "n")
-    assert result.exit_code == 0 and "trying again" in result.stderr
+    away, back = result.stderr.splitlines()
+    assert result.exit_code == 0
+    assert "trying again" in away and back == "the service is back"
 
 
 def test_watch_gives_up_on_a_service_that_never_was(stub, failing):
@@ -321,7 +349,12 @@ def test_watch_loses_patience(stub, run, made, follows, monkeypatch):
 
 def test_runs_and_steps(stub, ok, made):
     stub.on("GET", "/v1/nodes/n/runs", {"runs": [made.run(outcome="failed")]})
-    assert "deploy.deploy failed: because" in ok("node", "runs", "n").stdout
+    head, row = ok("node", "runs", "n").stdout.splitlines()
+    assert head.split() == ["UUID", "FLOW", "OUTCOME", "STARTED", "DURATION", "ERROR"]
+    started = watch.clock("2026-01-02T03:04:05+00:00")
+    assert f"failed   {started}  60.0 s    deploy.deploy failed: because" in row
+    stub.on("GET", "/v1/nodes/n/runs", {"runs": [made.run()]})
+    assert re.search(r"deploy  running  .* \d+\.\d s", ok("node", "runs", "n").stdout)
     offered = {
         "interface": "raid",
         "step": "create",

@@ -55,6 +55,7 @@ def test_rows_of_a_run(made):
         made.attempt("raid.a", number=2),
         made.attempt("deploy.b", "waiting", progress="40 %"),
     )
+    assert watch.rows(Snapshot(node, run), now)[1].note == ""
     listed = watch.rows(Snapshot(node, run), now)
     assert [(row.step, row.state, row.tries) for row in listed] == [
         ("deploy.prepare", "success", ""),
@@ -63,6 +64,19 @@ def test_rows_of_a_run(made):
         ("boot.c", "planned", ""),
     ]
     assert listed[2].took == "10.0 s" and listed[2].note == "40 %"
+
+
+def test_the_last_failure_is_shown_while_a_step_is_tried_again(made):
+    bad = made.attempt("raid.a", outcome="failed", error="raid.a failed: oops (attempt 1)")
+    run = made.run(bad, made.attempt("raid.a", "running", number=2))
+    assert [row.note for row in watch.rows(Snapshot(made.node(), run))] == ["oops (attempt 1)"]
+
+
+def test_a_time_of_another_day_has_its_day():
+    now = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
+    assert len(watch.clock("2026-01-02T12:00:00+00:00", now)) == len("12:00:00")
+    assert watch.clock("2025-12-20T12:00:00+00:00", now).startswith("2025-12-20 ")
+    assert watch.clock(None) == watch.duration(None, None) == ""
 
 
 def test_rows_before_the_first_step(made):
