@@ -17,7 +17,7 @@ from deploysteps.db.engine import Database
 
 
 def _context() -> RequestContext:
-    # Not kept in thread-local storage: the next request of this thread is another's.
+    # It takes the place of this thread's last one, so that log lines tell the right id.
     return RequestContext(request_id=f"req-{uuid4()}", overwrite=True)
 
 

@@ -13,7 +13,7 @@ import click
 
 from deploysteps import exceptions
 from deploysteps.cli.client import DEFAULT_ENDPOINT, Client
-from deploysteps.cli.errors import MEANINGS, CommandError, ExitCode, code_of_status
+from deploysteps.cli.errors import MEANINGS, CommandError, ExitCode, code_of_status, in_commands
 from deploysteps.cli.output import Output, clean
 
 COMMANDS: dict[str, str] = {
@@ -149,7 +149,7 @@ def _tell(exc: BaseException, debug: bool) -> int:
 
 
 def _say(text: str, code: ExitCode) -> int:
-    click.echo(f"Error: {clean(text)}", err=True)
+    click.echo(f"Error: {clean(in_commands(text))}", err=True)
     return int(code)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from alembic.util import CommandError as AlembicError
 
-from deploysteps import conf, secrets
+from deploysteps import conf, exceptions, secrets
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.conductor.service import database_of
@@ -53,18 +54,23 @@ def downgrade(state: State, revision: str, yes: bool) -> None:
 @db.command("version")
 @pass_state
 def version(state: State) -> None:
-    """Show the schema's revision, and the newest that this program knows."""
-    with _database(state) as database:
+    """Show the schema's revision, and the newest that this program knows.
+
+    Nothing is made or changed.
+    """
+    with _database(state, make=False) as database:
         _tell(state, database)
 
 
 @contextmanager
-def _database(state: State) -> Iterator[Database]:
+def _database(state: State, *, make: bool = True) -> Iterator[Database]:
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
     database = database_of(settings)
     try:
-        database.wait_ready(lambda text: click.echo(text, err=True))
+        refuse_other_file(database)
+        if make or not _missing(database):
+            database.wait_ready(lambda text: click.echo(text, err=True))
         yield database
     except AlembicError as exc:
         raise CommandError(
@@ -79,8 +85,51 @@ def place(database: Database) -> str:
     return secrets.masked_urls(database.url.render_as_string(hide_password=True))
 
 
+def refuse_other_file(database: Database) -> None:
+    """Refuse a file that is no SQLite database, in words; an empty one is an empty database.
+
+    :raises ConfigurationError: naming the file and the settings.
+    """
+    file = _file(database)
+    if file is None:
+        return
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(len(_SQLITE))
+    except IsADirectoryError:
+        head = b"a folder"
+    except OSError:
+        return  # what is missing can be made; the rest is told when it is connected to
+    if head not in (b"", _SQLITE):
+        raise exceptions.ConfigurationError(
+            f"{file} is no SQLite database; set [database] connection or [DEFAULT] state_path"
+        )
+
+
+_SQLITE = b"SQLite format 3\0"
+
+
+def _file(database: Database) -> Path | None:
+    """Return SQLite's file."""
+    named = database.dialect == "sqlite" and not database.in_memory
+    return Path(str(database.url.database)) if named else None
+
+
+def _missing(database: Database) -> bool:
+    file = _file(database)
+    return file is not None and not file.exists()
+
+
 def _tell(state: State, database: Database) -> None:
-    found, newest = migration.current(database), migration.head()
+    newest = migration.head()
+    if _missing(database):
+        state.output.report(
+            f"{place(database)}: there is no database file; `deploysteps db upgrade` and "
+            f"`deploysteps serve` make one, at revision {newest}",
+            {"current": None, "head": newest},
+        )
+        return
+    found = migration.current(database)
     state.output.report(
         f"{place(database)}: the schema is at revision {found or 'none (empty)'}; "
         f"the newest of this program is {newest}",

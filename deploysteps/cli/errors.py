@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 
 class ExitCode(enum.IntEnum):
@@ -34,6 +35,19 @@ _BY_STATUS = {
     409: ExitCode.CONFLICT,
     503: ExitCode.CONFLICT,
 }
+
+
+_READS = re.compile(r"GET /v1/nodes/(\S+)/(steps|runs)\b")
+
+
+def in_commands(text: str) -> str:
+    """Return the service's words with the command in place of the request to make."""
+
+    def command(found: re.Match[str]) -> str:
+        node = "NODE" if found[1] == "<node>" else found[1]
+        return f"`deploysteps node {found[2]} {node}`"
+
+    return _READS.sub(command, text)
 
 
 def code_of_status(status: int) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ from deploysteps.cli import waiting, watch
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import CommandError, ExitCode
-from deploysteps.cli.params import OBJECTS, node_fields, step_list
+from deploysteps.cli.params import OBJECTS, STEPS_HELP, node_fields, step_list
 from deploysteps.cli.params import waiting as wait_options
 
 LISTED = ("uuid", "name", "driver", "provision_state", "power_state", "maintenance")
@@ -53,7 +54,12 @@ def create(state: State, /, **fields: Any) -> None:
 
 
 @node.command("list")
-@click.option("--provision-state", help="Only nodes in this state.")
+@click.option(
+    "--provision-state",
+    type=click.Choice(list(states.STATES)),
+    metavar="STATE",
+    help="Only nodes in this state, such as 'deploy failed'.",
+)
 @click.option("--driver", help="Only nodes of this hardware type.")
 @click.option("--maintenance", type=bool, help="Only nodes that are, or are not, in maintenance.")
 @click.option("--associated", type=bool, help="Only nodes that have, or have not, an instance.")
@@ -85,7 +91,10 @@ def show(state: State, node: str, fields: str | None) -> None:
 @node_fields
 @pass_state
 def set_(state: State, /, node: str, **fields: Any) -> None:
-    """Change a machine's record."""
+    """Change fields of a machine, and show it.
+
+    KEY=VALUE sets one member of an object and leaves its other members alone.
+    """
     objects = {name for _, name, _ in OBJECTS}
     values: dict[str, Any] = {}
     for field, value in _given(fields).items():
@@ -102,7 +111,10 @@ def set_(state: State, /, node: str, **fields: Any) -> None:
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD[/KEY]...")
 @pass_state
 def unset(state: State, node: str, fields: tuple[str, ...]) -> None:
-    """Empty fields, or members of them: `unset node-1 driver_info/address name`."""
+    """Empty fields of a machine, or take members out of them, and show it.
+
+    For example `deploysteps node unset node-1 description driver_info/address`.
+    """
     _patch(state, node, [{"op": "remove", "path": f"/{field.lstrip('/')}"} for field in fields])
 
 
@@ -148,7 +160,7 @@ for _verb in _SIMPLE_VERBS:
     "--deploy-steps",
     type=step_list,
     metavar="JSON|@FILE|-",
-    help="Steps to add to, or change in, the driver's: a JSON list, @FILE, or - for stdin.",
+    help=STEPS_HELP,
 )
 @click.option("--config-drive", "configdrive", help="A configuration drive: a URL, or its data.")
 @wait_options
@@ -174,7 +186,13 @@ def rebuild(state: State, /, node: str, wait: bool, timeout: float, **more: Any)
 @click.option(
     "--interval", type=click.FloatRange(min=0.05), default=1, show_default=True, help="Seconds."
 )
-@click.option("--timeout", type=click.FloatRange(min=0), default=0, help="Seconds; 0: no limit.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seconds to watch at most (exit 4); 0: no limit.",
+)
 @pass_state
 def watch_(state: State, node: str, interval: float, timeout: float) -> None:
     """Show the steps of the node's run until it ends; exit 1 when it failed.
@@ -279,20 +297,47 @@ def _pointer(key: str) -> str:
 
 def _patch(state: State, node: str, patch: list[dict[str, Any]]) -> None:
     if not patch:
-        raise click.UsageError("nothing to change was given")
+        raise click.UsageError(
+            "nothing to change was given, such as --driver-info address=10.0.0.1"
+        )
     state.output.mapping(state.client.patch(node_path(node), patch))
 
 
 def _provision(state: State, node: str, body: dict[str, Any], wait: bool, timeout: float) -> None:
-    state.client.put(node_path(node, "states", "provision"), body)
+    asked = {"node": node, "target": body["target"]}
+    aborting = body["target"] == states.ABORT
+    found = state.client.get(node_path(node))["provision_state"] if aborting else None
+    try:
+        state.client.put(node_path(node, "states", "provision"), body)
+    except CommandError as exc:
+        raise CommandError(_with_what_is_possible(exc.message, aborting), exc.code) from exc
+    if found in states.STABLE_STATES:
+        # It was aborted before: the service takes that for done.
+        state.output.report(f"{node}: there is nothing to abort, it is {found!r}", asked)
+        return
     if not wait:
-        asked = {"node": node, "target": body["target"]}
         told = f"{node}: accepted; `deploysteps node watch {node}` shows how it goes"
         state.output.report(told, asked)
         return
     # What is no run must not show an old one.
     last = _follow(state, node, timeout, with_run=body["target"] in _RUNS)
     waiting.judge(last, waiting.goal(states.VERBS[body["target"]]))
+
+
+_IN_STATE = re.compile(r"in state \"([^\"]+)\"")
+
+
+def _with_what_is_possible(message: str, aborting: bool) -> str:
+    """Return a refusal that names a state with the commands that are possible in it."""
+    named = _IN_STATE.search(message)
+    if named is None or named[1] not in states.STATES:
+        return message
+    possible = states.events(named[1])
+    commands = [verb for verb, event in states.VERBS.items() if event in possible]
+    listed = ", ".join(name for name in commands if name in node.commands)
+    idle = aborting and named[1] in states.STABLE_STATES
+    told = f"there is nothing to abort: {message}" if idle else message
+    return f"{told}; possible now: {listed or 'to wait'}"
 
 
 def _follow(

@@ -34,6 +34,14 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
+STEPS_HELP = (
+    "Steps to add to, or change in, the driver's: a JSON list of objects with interface, step, "
+    "priority and args, all four required (args may be {}). Priority 0 disables a step. @FILE "
+    "reads the list from a file, - from stdin."
+)
+"""Help of ``--deploy-steps``."""
+
+
 def json_or_file(text: str) -> Any:
     """Read JSON, ``@file`` that holds it, or ``-`` for stdin."""
     try:
@@ -81,7 +89,8 @@ node_fields = stacked(
                 type=key_value,
                 multiple=True,
                 metavar="KEY=VALUE",
-                help=f"{told.capitalize()}; may be repeated.",
+                help=f"{told.capitalize()}; may be repeated. VALUE is JSON, or else a text: "
+                "1 is a number, '\"1\"' a text.",
             )
             for flag, name, told in OBJECTS
         ),
@@ -102,6 +111,7 @@ waiting = stacked(
             "--timeout",
             type=click.FloatRange(min=0),
             default=0,
+            show_default=True,
             help="Seconds to wait at most (exit 4); 0: no limit.",
         ),
     ]

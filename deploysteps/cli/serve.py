@@ -41,17 +41,19 @@ def serve(state: State) -> int:
     log.setup(settings, "deploysteps", version=VERSION)
     for strange in conf.unknown(settings):
         LOG.warning("Ignored: %s", strange)
+    refuse_no_address(settings)
     refuse_open_door(settings)
     refuse_taken_port(settings)
 
     # The heavy rooms are imported here: other commands start without them.
     from deploysteps.api.app import create_app
     from deploysteps.api.server import Server
-    from deploysteps.cli.db import place
+    from deploysteps.cli.db import place, refuse_other_file
     from deploysteps.conductor.service import Service
 
     stopping = _on_signals()
     service = Service(settings)
+    refuse_other_file(service.database)
     try:
         service.start(stopping)
     except (exceptions.DatabaseUnavailable, exceptions.NotStarted):
@@ -84,6 +86,21 @@ def serve(state: State) -> int:
     return code
 
 
+def refuse_no_address(settings: cfg.ConfigOpts) -> None:
+    """Refuse to listen on what is no address.
+
+    :raises ConfigurationError: naming the setting.
+    """
+    api = settings.api
+    try:
+        socket.getaddrinfo(api.host_ip, api.port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise exceptions.ConfigurationError(
+            f"[api] host_ip {api.host_ip!r} is neither an address nor the name of a machine "
+            f"({exc.strerror}); use one such as 127.0.0.1 or ::1"
+        ) from exc
+
+
 def refuse_open_door(settings: cfg.ConfigOpts) -> None:
     """Refuse to let others in without authentication unless that is wanted.
 
@@ -112,6 +129,8 @@ def refuse_taken_port(settings: cfg.ConfigOpts) -> None:
             probe.bind((host, port))
         except OSError as exc:
             hint = "choose another [api] host_ip or port"
+            if exc.errno == errno.EADDRNOTAVAIL:
+                hint = "[api] host_ip has to be an address of this machine"
             if exc.errno == errno.EADDRINUSE:
                 hint = f"is the service running already? If not, {hint}"
             raise exceptions.ConfigurationError(

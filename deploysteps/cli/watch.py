@@ -149,21 +149,20 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
 def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, int], str]) -> None:
     """Print what is new, in the order in which it happened, with its own time."""
     now = datetime.datetime.now(datetime.UTC)
-    lines: list[str] = []
-    place: int | None = None
+    changed: list[dict[str, Any]] = []
     for position, attempt in enumerate((found.run or {}).get("attempts", ())):
-        goes_on = attempt["finished_at"] is None
         if told.get((found.name, position)) != _word(attempt):
             told[found.name, position] = _word(attempt)
-            if goes_on and place is None:
-                place = len(lines)
-            lines.append(_line(found, attempt, now))
+            changed.append(attempt)
+    lines = [_line(found, attempt, now) for attempt in changed]
     if told.get((found.name, _NODE)) != found.state:
         told[found.name, _NODE] = found.state
-        # The state came after what ended before it, and before what goes on in it.
+        # The state came after what had ended by then, and before what goes on in it.
         at = found.node.get("provision_updated_at") or now.isoformat()
-        place = len(lines) if place is None else place
-        lines.insert(place, f"{clock(at, now)} {found.name} is {found.state}")
+        since = _time(at) or now
+        ends = (_time(attempt["finished_at"]) for attempt in changed)
+        before = sum(1 for _ in itertools.takewhile(lambda end: end and end <= since, ends))
+        lines.insert(before, f"{clock(at, now)} {found.name} is {found.state}")
     for text in lines:
         output.say(text)
 

@@ -59,12 +59,7 @@ def update_node(
                 f"Node {node.uuid} can not be updated while a state transition is in progress "
                 f"(it is in state {node.provision_state!r})."
             )
-        for name, value in before.items():
-            if types.encode(getattr(node, name)) != types.encode(value):
-                raise exceptions.Conflict(
-                    f"{name} of node {node.uuid} was changed by another request meanwhile; "
-                    "read it again and repeat the change"
-                )
+        _refuse_changed(node, before, f"node {node.uuid}")
         changes = dict(values)
         _check_protection(node, changes)
         if changes.get("maintenance") is False:
@@ -76,6 +71,16 @@ def update_node(
         task.write(node.changes(), unlock=True)
         node.updated_at = types.utcnow()
         return node
+
+
+def _refuse_changed(row: Node | Port, before: Mapping[str, Any], what: str) -> None:
+    """Refuse a change that was made from values which the row does not have any more."""
+    for name, value in before.items():
+        if types.encode(getattr(row, name)) != types.encode(value):
+            raise exceptions.Conflict(
+                f"{name} of {what} was changed by another request meanwhile; "
+                "read it again and repeat the change"
+            )
 
 
 def _names_interface(changes: Mapping[str, Any]) -> bool:
@@ -185,13 +190,7 @@ def update_port(
 ) -> Port:
     """Change a port under its node's lock; see :meth:`ConductorManager.update_port`."""
     with _port_task(runtime, context, uuid, "port update"):
-        port = ports.get(runtime.database, uuid)
-        for name, value in before.items():
-            if types.encode(getattr(port, name)) != types.encode(value):
-                raise exceptions.Conflict(
-                    f"{name} of port {uuid} was changed by another request meanwhile; "
-                    "read it again and repeat the change"
-                )
+        _refuse_changed(ports.get(runtime.database, uuid), before, f"port {uuid}")
         return ports.update(runtime.database, uuid, values)
 
 

@@ -105,7 +105,7 @@ class Recovery:
                 orphan.node_id,
                 runtime.host,
                 PURPOSE,
-                held=orphan.token,
+                held=orphan.token or ("" if orphan.holder else None),
                 active=runtime.active,
             )
             task = adopt(runtime, None, node, lock, PURPOSE)

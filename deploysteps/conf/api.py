@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from deploysteps.conf.types import Seconds
+from deploysteps.conf.types import HttpAddress, ListenAddress, Seconds
 
 GROUP = cfg.OptGroup("api", title="REST API", help="The REST service.")
 
 OPTS: list[cfg.Opt] = [
-    cfg.HostAddressOpt(
+    cfg.Opt(
         "host_ip",
+        type=ListenAddress(),
         default="127.0.0.1",
-        help="The address to listen on.",
+        help="The address of this machine to listen on: an IP address, or a name that has one.",
     ),
     cfg.PortOpt(
         "port",
         default=6385,
         help="The port to listen on. 0: any free one, which is told at start.",
     ),
-    cfg.URIOpt(
+    cfg.Opt(
         "public_endpoint",
-        schemes=["http", "https"],
+        type=HttpAddress(),
         help=(
             "The address under which clients know the service, for links in answers, such as "
             "https://metal.example.org:6385. Unset: what the request was sent to."

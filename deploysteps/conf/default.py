@@ -36,11 +36,11 @@ OPTS: list[cfg.Opt] = [
         "host",
         type=types.String(regex=r"^[^\s/]+$", max_length=255),
         default=socket.gethostname(),
-        sample_default="localhost",
+        sample_default="<the machine's name>",  # refused where it is taken for a value
         help=(
-            "The name of this conductor. It must be unique among the processes that share a "
-            "database, and stay the same over restarts: after a crash a conductor of the "
-            "same name knows which locks were its own."
+            "The name of this conductor. Unset: the machine's host name. It must be unique "
+            "among the processes that share a database, and stay the same over restarts: "
+            "after a crash a conductor of the same name knows which locks were its own."
         ),
     ),
     cfg.StrOpt(

@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_config import types
 
-from deploysteps import steps
+from deploysteps import secrets, steps
 
 MAX_SECONDS = 366 * 24 * 3600
 """The longest interval or timeout: a year. 0 means "off", not "for ever"."""
@@ -36,6 +36,37 @@ class Seconds(types.Float):
         if number is not None and not math.isfinite(number):
             raise ValueError("should be a finite number of seconds")
         return number
+
+
+class ListenAddress(types.HostAddress):
+    """An IP address, or a host's name, to listen on."""
+
+    def __call__(self, value: Any) -> Any:
+        """Check an address."""
+        try:
+            return super().__call__(value)
+        except ValueError as exc:
+            raise ValueError(
+                f"{str(value)!r} is no address; it should look like 127.0.0.1, ::1 or 0.0.0.0"
+            ) from exc
+
+
+class HttpAddress(types.URI):
+    """An http or https URL of a service."""
+
+    def __init__(self) -> None:
+        """See the class."""
+        super().__init__(schemes=["http", "https"], type_name="http or https address")
+
+    def __call__(self, value: Any) -> Any:
+        """Check an address; what the type itself says of a bad one is no sentence."""
+        try:
+            return super().__call__(value)
+        except ValueError as exc:
+            raise ValueError(
+                f"{secrets.masked_urls(str(value))!r} is no address of a service; it should look "
+                "like https://metal.example.org:6385"
+            ) from exc
 
 
 class StepPriority(types.ConfigType):

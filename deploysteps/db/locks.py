@@ -73,15 +73,19 @@ def _bound(columns: tuple[str, ...]) -> dict[str, Any]:
     return {name: sa.bindparam(f"v_{name}", type_=_NODE.c[name].type) for name in columns}
 
 
+# What a row must be like for its lock to be granted: nobody's, taken from
+# who holds it by this token, or held without one, as other programs may do.
+_FREE_ROW = _NODE.c.reservation.is_(None)
+_HELD_ROW = _NODE.c.lock_token == sa.bindparam("f_token")
+_NO_TOKEN_ROW = sa.and_(_NODE.c.reservation.is_not(None), _NODE.c.lock_token.is_(None))
+
+
 @functools.cache
-def _grant(columns: tuple[str, ...], take_over: bool) -> sa.Update:
+def _grant(columns: tuple[str, ...], take_over: bool, by_token: bool) -> sa.Update:
     """Return the granting UPDATE for a set of columns, made once each."""
+    taken = _HELD_ROW if by_token else _NO_TOKEN_ROW
     statement = sa.update(_NODE).where(_NODE.c.id == sa.bindparam("f_id"))
-    if take_over:
-        statement = statement.where(_NODE.c.lock_token == sa.bindparam("f_token"))
-    else:
-        statement = statement.where(_NODE.c.reservation.is_(None))
-    return statement.values(_bound(columns))
+    return statement.where(taken if take_over else _FREE_ROW).values(_bound(columns))
 
 
 @functools.cache
@@ -143,7 +147,8 @@ def grant(
     :param values: further columns that the same UPDATE writes.
     :param also: statements of the same transaction.
     :param held: take the lock away from who holds it by this token (recovery
-        of a dead conductor's locks); loses when another did it first.
+        of a dead conductor's locks); loses when another did it first. Empty:
+        it is held without a token.
     :param active: is given the token before the lock is taken, so that the
         process never sees a lock of its own that it does not know.
     :raises NodeLocked: naming the holder; nothing was written.
@@ -151,10 +156,10 @@ def grant(
     """
     token = new_token()
     row = {**grant_values(host, token, purpose), **columns_of(values or {})}
-    query = _grant(tuple(row), held is not None)
+    query = _grant(tuple(row), held is not None, bool(held))
     params = {f"v_{name}": value for name, value in row.items()}
     params["f_id"] = node_id
-    if held is not None:
+    if held:
         params["f_token"] = held
 
     def work(connection: sa.Connection) -> Node:

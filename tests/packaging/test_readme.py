@@ -77,6 +77,9 @@ def test_the_first_driver_installs_and_deploys_a_node(lamp):
     )
     assert re.search(r"bios +lamp +true +light", listed.stdout), listed.stdout + listed.stderr
     program = block("embedded.py").replace("fake-hardware", "lamp")
+    (elsewhere / "program.py").write_text(program)
+    refused = run(elsewhere, "program.py", env=installed)
+    assert "driver_info/address is not set" in refused.stderr.splitlines()[-1]
     program = program.replace('"name": "one"', '"name": "one", "driver_info": {"address": "a"}')
     program = program.replace('== "deploying"', 'in ("deploying", "wait call-back")')
     program = program.replace(

@@ -219,6 +219,12 @@ def test_json_tells_the_same(tmp_path):
         ({"OS_API__HOST_IP": "0.0.0.0"}, 6, "allow_public_noauth"),
         ({"OS_API__HOST_IP": "::"}, 6, "allow_public_noauth"),
         ({"OS_API__HOST_IP": "192.168.1.1"}, 6, "allow_public_noauth"),
+        ({"OS_API__HOST_IP": "no-such-host.invalid"}, 6, "is neither an address nor the name"),
+        (
+            {"OS_API__HOST_IP": "192.0.2.1", "OS_API__ALLOW_PUBLIC_NOAUTH": "true"},
+            6,
+            "host_ip has to be an address of this machine",
+        ),
         ({"OS_API__PORT": "99999"}, 6, "[api] port"),
         ({"OS_CONDUCTOR__WORKERS_POOL_SIZE": "-1"}, 6, "workers_pool_size"),
         ({"OS_DEFAULT__ENABLED_HARDWARE_TYPES": "fake-hardwear"}, 6, "did you mean"),

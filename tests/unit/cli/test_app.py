@@ -54,6 +54,21 @@ def test_the_commands_of_the_issue_are_there():
     }
 
 
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["node", "deploy"], "priority and args, all four required"),
+        (["node", "deploy"], "Priority 0 disables a step"),
+        (["node", "deploy"], "[default: 0; x>=0]"),
+        (["node", "watch"], "[default: 0; x>=0]"),
+        (["node", "set"], "VALUE is JSON, or else a text"),
+    ],
+)
+def test_the_help_tells_what_people_stumble_over(args, told):
+    helped = " ".join(CliRunner().invoke(app.cli, [*args, "--help"]).output.split())
+    assert told in helped
+
+
 def test_the_help_tells_every_exit_code():
     told = " ".join(CliRunner().invoke(app.cli, ["--help"]).output.split())
     for code, meaning in MEANINGS.items():

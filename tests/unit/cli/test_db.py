@@ -10,6 +10,8 @@ def in_the_folder(monkeypatch, tmp_path):
 
 def test_the_schema_is_made_shown_and_removed(ok, failing, tmp_path):
     assert json.loads(ok("db", "version", "--json").stdout)["current"] is None
+    assert "there is no database file" in ok("db", "version").stdout
+    assert list(tmp_path.iterdir()) == []
     ok("db", "upgrade")
     told = json.loads(ok("db", "version", "--json").stdout)
     assert told["current"] == told["head"]
@@ -18,6 +20,26 @@ def test_the_schema_is_made_shown_and_removed(ok, failing, tmp_path):
     assert code == 2 and "--yes" in line
     assert "none (empty)" in ok("db", "downgrade", "base", "--yes").stdout
     assert told["head"] in ok("db", "upgrade").stdout
+
+
+@pytest.mark.parametrize("command", [("version",), ("upgrade",), ("downgrade", "base", "--yes")])
+def test_a_file_that_is_no_database(failing, tmp_path, command):
+    file = tmp_path / "var" / "deploysteps.sqlite"
+    file.parent.mkdir()
+    file.write_text("Dear diary, this is no database.")
+    code, line = failing("db", *command)
+    assert code == 6 and "deploysteps.sqlite is no SQLite database; set [database]" in line
+    assert file.read_text().startswith("Dear diary")
+    file.unlink()
+    file.mkdir()
+    assert failing("db", *command)[0] == 6
+
+
+def test_an_empty_file_is_an_empty_database(ok, tmp_path):
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "deploysteps.sqlite").touch()
+    assert "none (empty)" in ok("db", "version").stdout
+    ok("db", "upgrade")
 
 
 def test_a_revision_that_is_none(failing):

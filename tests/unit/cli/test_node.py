@@ -151,8 +151,9 @@ def test_validate_fails_when_an_interface_does(stub, ok, run):
         ("rebuild", "rebuild"),
     ],
 )
-def test_verbs_ask_and_return(stub, ok, verb, target):
+def test_verbs_ask_and_return(stub, ok, made, verb, target):
     stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    stub.on("GET", "/v1/nodes/n", made.node("deploying"))
     assert "watch n" in ok("node", verb, "n").stdout
     assert stub.last("PUT")["body"] == {"target": target}
     assert json.loads(ok("node", verb, "n", "--json").stdout) == {"node": "n", "target": target}
@@ -234,6 +235,21 @@ def test_a_state_is_told_with_its_own_time(ok, made, follows):
     assert last == f"{watch.clock(changed)} node-1 is active"
 
 
+def test_a_state_that_is_older_than_what_ended_in_it_comes_first(ok, made, follows):
+    """The node is read before its run, which may have ended meanwhile."""
+    run = made.run(made.attempt("deploy.deploy"), outcome="success")
+    follows(
+        (made.node("deploying", provision_updated_at="2026-01-02T03:04:06+00:00"), run),
+        (made.node("active", provision_updated_at="2026-01-02T03:04:08+00:00"), run),
+    )
+    lines = ok("node", "watch", "n").stdout.splitlines()
+    assert [line.partition("node-1 ")[2] for line in lines] == [
+        "is deploying",
+        "deploy.deploy success after 2.5 s",
+        "is active",
+    ]
+
+
 def test_a_failure_is_told_once_and_not_of_the_attempt_that_went_well(ok, made, follows):
     error = "deploy.write failed: disk is dead (attempt 1, after 2.5 s)"
     bad = made.attempt("deploy.write", outcome="failed", error=error)
@@ -269,6 +285,51 @@ def test_deploy_refused_is_told_at_once(stub, failing):
     stub.on_error("PUT", "/v1/nodes/n/states/provision", 409, "Node n is locked by host c1")
     code, line = failing("node", "deploy", "n", "--wait")
     assert code == ExitCode.CONFLICT and "locked by host c1" in line
+
+
+def refused(state):
+    return (
+        f'The requested action "x" can not be performed on node "n" while it is in state "{state}".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "told"),
+    [
+        ("deploy", "active", "possible now: rebuild, undeploy"),
+        ("deploy", "enroll", "possible now: manage"),
+        ("undeploy", "deleting", "possible now: to wait"),
+        ("abort", "active", "there is nothing to abort: "),
+    ],
+)
+def test_a_refusal_names_what_is_possible(stub, failing, made, verb, state, told):
+    stub.on("GET", "/v1/nodes/n", made.node(state))
+    stub.on_error("PUT", "/v1/nodes/n/states/provision", 400, refused(state))
+    code, line = failing("node", verb, "n")
+    assert code == ExitCode.USAGE and told in line and f'"{state}"' in line
+
+
+def test_a_second_abort_says_that_there_is_nothing_to_abort(stub, ok, made):
+    stub.on("GET", "/v1/nodes/n", made.node("deploy failed"))
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    told = ok("node", "abort", "n", "--wait").stdout
+    assert told == "n: there is nothing to abort, it is 'deploy failed'\n"
+
+
+def test_an_error_names_the_command_and_not_the_request(stub, failing):
+    for path, command in (("<node>/steps", "node steps NODE"), ("n1/runs", "node runs n1")):
+        text = f"no step deploy.x; GET /v1/nodes/{path} lists what there is"
+        stub.on_error("PUT", "/v1/nodes/n/states/provision", 400, text)
+        line = failing("node", "deploy", "n")[1]
+        assert f"no step deploy.x; `deploysteps {command}` lists what there is" in line
+
+
+def test_a_state_that_is_none_is_told_with_those_that_are(failing, ok, stub):
+    code, line = failing("node", "list", "--provision-state", "activ")
+    assert code == ExitCode.USAGE and all(f"'{state}'" in line for state in states.STATES)
+    stub.on("GET", "/v1/nodes", {"nodes": []})
+    ok("node", "list", "--provision-state", "deploy failed")
+    assert stub.last("GET")["query"]["provision_state"] == "deploy failed"
 
 
 def test_manage_that_falls_back_fails(stub, failing, made, follows):

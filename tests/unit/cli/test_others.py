@@ -1,6 +1,7 @@
 """Ports, drivers, conductors, configuration."""
 
 import json
+import socket
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_a_sample_has_every_option(ok):
     for line in ("#port = 6385", "#enabled_hardware_types = fake-hardware", "#debug = false"):
         assert line in sample
     assert "[conductor]" in sample and "[database]" in sample
+    assert "#host = <the machine's name>" in sample and socket.gethostname() not in sample.split()
 
 
 def test_a_sample_as_json(ok):

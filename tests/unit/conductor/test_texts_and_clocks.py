@@ -84,8 +84,10 @@ def test_a_lost_lock_is_no_failure_of_the_step() -> None:
     def call() -> None:
         raise exceptions.LockLost(node="n")
 
+    lost = types.SimpleNamespace(node=Node(), lost=True)
     with pytest.raises(exceptions.LockLost):
-        ask(call)
+        answers.ask(lost, DEPLOY, call)
+    assert isinstance(ask(call), answers.Failed)  # the author's own: the lock is held
 
 
 class Unprintable(Exception):

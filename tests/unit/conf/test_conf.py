@@ -96,7 +96,13 @@ def test_the_command_line_of_the_program_is_left_alone(monkeypatch):
     [
         ("OS_API__PORT", "99999", "65535"),
         ("OS_API__HOST_IP", "a b", "host_ip"),
+        ("OS_API__HOST_IP", "300.1.2.3", "'300.1.2.3' is no address; it should look like 127"),
+        ("OS_API__HOST_IP", "", "'' is no address"),
         ("OS_API__PUBLIC_ENDPOINT", "ftp://x", "public_endpoint"),
+        ("OS_API__PUBLIC_ENDPOINT", "ftp://x", "'ftp://x' is no address of a service; it should"),
+        ("OS_API__PUBLIC_ENDPOINT", "metal.example.org", "look like https://metal.example.org"),
+        ("OS_API__PUBLIC_ENDPOINT", "", "allowed: http or https address"),
+        ("OS_DEFAULT__HOST", "<the machine's name>", "host"),
         ("OS_DEFAULT__AUTH_STRATEGY", "keystone", "noauth"),
         ("OS_DEFAULT__HOST", "two words", "host"),
         ("OS_DEFAULT__HOST", "h" * 256, "host"),
