@@ -20,7 +20,7 @@ test: $(VENV)/.tests ## Run the test suite and measure its coverage
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
 
-load: $(VENV)/.tests ## Let fifty agents and four pollers share one SQLite file for a minute
+load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load
 
 bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import sqlalchemy as sa
 from alembic.util import CommandError as AlembicError
 
 from deploysteps import conf, exceptions, secrets
@@ -15,6 +16,7 @@ from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.conductor.service import database_of
 from deploysteps.db import migration
 from deploysteps.db.engine import Database
+from deploysteps.db.models import Base
 
 
 @click.group(cls=Group)
@@ -71,6 +73,7 @@ def _database(state: State, *, make: bool = True) -> Iterator[Database]:
         refuse_other_file(database)
         if make or not _missing(database):
             database.wait_ready(lambda text: click.echo(text, err=True))
+            _refuse_foreign(database)
         yield database
     except AlembicError as exc:
         raise CommandError(
@@ -103,6 +106,19 @@ def refuse_other_file(database: Database) -> None:
     if head not in (b"", _SQLITE):
         raise exceptions.ConfigurationError(
             f"{file} is no SQLite database; set [database] connection or [DEFAULT] state_path"
+        )
+
+
+def _refuse_foreign(database: Database) -> None:
+    """Refuse a database that something else uses, before anything is made in it.
+
+    :raises DatabaseVersionError: naming it and the setting.
+    """
+    tables = set(database.read(lambda c: sa.inspect(c).get_table_names())) - {"alembic_version"}
+    if tables and not tables & set(Base.metadata.tables):
+        raise exceptions.DatabaseVersionError(
+            f"the database {place(database)} has tables and none of deploysteps': it belongs to "
+            "something else; set [database] connection"
         )
 
 

@@ -1,4 +1,6 @@
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
@@ -33,6 +35,17 @@ def test_a_file_that_is_no_database(failing, tmp_path, command):
     file.unlink()
     file.mkdir()
     assert failing("db", *command)[0] == 6
+
+
+@pytest.mark.parametrize("command", [("version",), ("upgrade",), ("downgrade", "base", "--yes")])
+def test_a_database_of_something_else(failing, tmp_path, command):
+    file = tmp_path / "var" / "deploysteps.sqlite"
+    file.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE diary (day TEXT)")
+        code, line = failing("db", *command)
+        assert code == 6 and "belongs to something else; set [database] connection" in line
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("diary",)]
 
 
 def test_an_empty_file_is_an_empty_database(ok, tmp_path):
