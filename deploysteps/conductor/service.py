@@ -48,7 +48,10 @@ def database_of(conf: cfg.ConfigOpts) -> Database:
 
 
 class Service:
-    """One conductor: ``start()``, use ``client`` or ``manager``, ``stop()``."""
+    """One conductor: ``start()``, use ``client`` or ``manager``, ``stop()``.
+
+    As a context manager it does the first and the last by itself.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,15 @@ class Service:
         self._manager: ConductorManager | None = None
         self._periodic: periodics.PeriodicWorker | None = None
         self._sweeper: Sweeper | None = None
+
+    def __enter__(self) -> Service:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
+        """Stop, letting running steps finish."""
+        self.stop()
 
     @property
     def runtime(self) -> Runtime:
