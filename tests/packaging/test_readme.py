@@ -82,9 +82,7 @@ def test_the_first_driver_installs_and_deploys_a_node(lamp):
     assert "driver_info/address is not set" in refused.stderr.splitlines()[-1]
     program = program.replace('"name": "one"', '"name": "one", "driver_info": {"address": "a"}')
     program = program.replace('== "deploying"', 'in ("deploying", "wait call-back")')
-    program = program.replace(
-        "finally:", "    print(nodes.get(service.database, 'one').last_error)\nfinally:"
-    )
+    program += "    print(nodes.get(service.database, 'one').last_error)\n"
     (elsewhere / "program.py").write_text(program)
     found = run(elsewhere, "program.py", env=installed)
     assert found.stdout.splitlines() == ["active", "None"], found.stdout + found.stderr
