@@ -22,6 +22,7 @@ from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import locks, runs, transitions, types
 from deploysteps.db.locks import Also
 from deploysteps.db.models import StepAttempt
+from deploysteps.db.pages import made
 from deploysteps.drivers.base import overrides_check_step
 from deploysteps.steps import StepDict, StepFlow, flow_of_state
 
@@ -388,7 +389,8 @@ def _run_id(node: Any) -> int:
 def _attempt(
     task: TaskManager, run_id: int, position: int, number: int, entry: Mapping[str, Any]
 ) -> StepAttempt:
-    return StepAttempt(
+    return made(
+        StepAttempt,
         run_id=run_id,
         position=position,
         attempt=number,
@@ -399,6 +401,7 @@ def _attempt(
         state=runs.RUNNING,
         conductor=task.runtime.host,
         started_at=types.utcnow(),
+        reenter=False,
     )
 
 

@@ -43,6 +43,18 @@ def _hydration(model: type[Base]) -> tuple[Callable[[], Any], tuple[str, ...]]:
     return mapper.class_manager.new_instance, keys
 
 
+def made(model: type[M], **values: Any) -> M:
+    """Return a detached object of these values; what is not named is None.
+
+    For what is made once a step: a fifth of the constructor's cost.
+    """
+    make, keys = _hydration(model)
+    item: M = make()
+    item.__dict__.update(dict.fromkeys(keys))
+    item.__dict__.update(values)
+    return item
+
+
 def fetch(
     connection: sa.Connection,
     model: type[M],
