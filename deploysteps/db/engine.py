@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+import tenacity
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event
@@ -339,13 +340,24 @@ def _engine_options(
     return options
 
 
+def _use_wal(cursor: Any, busy_timeout: float) -> None:
+    """Switch a file to WAL; the busy timeout does not hold for this one statement."""
+    tries = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_message(match=".*locked"),
+        stop=tenacity.stop_after_delay(busy_timeout),
+        wait=tenacity.wait_random(0.005, 0.05),
+        reraise=True,
+    )
+    tries(cursor.execute, "PRAGMA journal_mode = WAL")
+
+
 def _prepare_sqlite(engine: sa.Engine, busy_timeout: float) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: Any) -> None:
         dbapi_connection.isolation_level = None  # transactions are begun below
         cursor = dbapi_connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout * 1000)}")
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _use_wal(cursor, busy_timeout)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
