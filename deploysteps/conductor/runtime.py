@@ -31,6 +31,8 @@ class Runtime:
     conductor's name that is not among them was orphaned."""
     wake: Callable[[], None] = lambda: None
     """Look at the due waits now; set by the sweeper."""
+    guard: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda work: work
+    """Gives work in a worker its last resort; set by the service."""
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 

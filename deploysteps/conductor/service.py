@@ -15,6 +15,7 @@ from deploysteps import conf as configuration
 from deploysteps import exceptions
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor import steps
+from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.manager import ConductorManager
 from deploysteps.conductor.name import NameLock
 from deploysteps.conductor.recovery import Recovery
@@ -144,6 +145,7 @@ class Service:
                 conf.conductor.workers_pool_size, conf.conductor.reserved_workers_pool_percentage
             ),
         )
+        runtime.guard = guarded
         self._runtime, self._manager = runtime, ConductorManager(runtime)
         runtimes.set_current(runtime)
         self._sweeper = Sweeper(runtime)

@@ -366,7 +366,7 @@ class TaskManager:
                     hook(no_worker, *hook_args)
             self.release_resources()
             raise
-        self.hand_over(slot, lambda _task: call(*args, **kwargs))
+        self.hand_over(slot, self.runtime.guard(lambda _task: call(*args, **kwargs)))
 
 
 def acquire(

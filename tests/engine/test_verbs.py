@@ -457,6 +457,37 @@ def test_a_task_can_be_upgraded_and_hands_its_lock_to_a_worker(database, start):
     task.release_resources()
 
 
+def test_work_that_a_driver_spawned_and_that_raises_fails_the_node(sqlite, start):
+    """F51: nothing disappears in a thread."""
+    service = start(sqlite)
+    node = support.enrolled(service, provision_state=states.ACTIVE)
+
+    def work():
+        raise KeyError("in the thread")
+
+    with task_manager.acquire(None, node.uuid, runtime=service.runtime) as task:
+        task.process_event("delete", callback=work)
+    node = support.settle(sqlite, node.uuid, states.ERROR)
+    assert "in the thread" in node.last_error
+
+
+def test_a_spawn_that_finds_no_worker_is_told_and_frees_the_lock(sqlite, start, conf):
+    conf.set_override("workers_pool_size", 3, group="conductor")
+    service = start(sqlite)
+    node = support.enrolled(service)
+    slots = [service.runtime.workers.reserve(operator=True) for _ in range(3)]
+    told = []
+    task = task_manager.acquire(None, node.uuid, runtime=service.runtime)
+    task.set_spawn_error_hook(lambda exc, word: told.append((type(exc), word)), "hook")
+    task.spawn_after(lambda: None)
+    with pytest.raises(exceptions.NoFreeConductorWorker), task:
+        pass
+    assert told == [(exceptions.NoFreeConductorWorker, "hook")]
+    assert nodes.get(sqlite, node.uuid).reservation is None
+    for slot in slots:
+        slot.release()
+
+
 def test_a_write_under_a_lost_lock_is_refused(database, start):
     """Promise 8."""
     service = start(database)
