@@ -23,6 +23,8 @@ from deploysteps.steps import StepFlow
 LOG = logging.getLogger(__name__)
 
 PURPOSE = "recovery"
+MOST_INTERRUPTIONS = 10
+"""How often one step is run again because its conductor was lost while it ran."""
 _QUIET = 5.0
 """Seconds that an unlocked node in a transient state is left alone."""
 
@@ -205,10 +207,14 @@ def _cut_off(task: TaskManager, flow: StepFlow, who: str) -> None:
     why = f"interrupted: {who} while it ran"
     if clean_up and attempt.position != engine.PREPARE:
         entry: Any = getattr(task.node, flow.step_field)
-        if policy.of_step(task.driver, flow, entry).repeatable:
+        lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
+        if not policy.of_step(task.driver, flow, entry).repeatable:
+            why += ", and the step is not declared repeatable"
+        elif lost >= MOST_INTERRUPTIONS:
+            why += f", as it was {lost} times before: does it kill its conductor?"
+        else:
             engine.repeat_interrupted(task, flow, why)
             return
-        why += ", and the step is not declared repeatable"
     told = engine.told(task, why)
     ending = endings.fail(told, clean_up=clean_up, attempt_outcome=endings.INTERRUPTED)
     endings.end(task, flow, ending)

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
+from deploysteps.conductor import recovery
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.service import Service
@@ -85,6 +86,23 @@ def test_what_is_cut_off_is_treated_as_a_crash(sqlite, start, repeatable):
         assert "not declared repeatable" in after.last_error
         assert after.deploy_step["step"] == "slow"
     assert_no_residue(sqlite, node)
+
+
+def test_a_step_that_loses_its_conductor_again_and_again_is_given_up(sqlite, start, monkeypatch):
+    """F80: a cap, and a reason that says so."""
+    monkeypatch.setattr(recovery, "MOST_INTERRUPTIONS", 0)
+    log: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+    driver = slow(log, entered, go, repeatable=True)
+    service = start(sqlite, vendor=driver)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    assert entered.wait(10)
+    service.stop(0.1)
+    start(sqlite, vendor=driver)
+    node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    go.set()
+    assert "as it was 0 times before" in node.last_error and log == ["slow"]
 
 
 def test_a_stopping_conductor_takes_nothing_new(sqlite, start):
