@@ -26,7 +26,7 @@ import futurist
 from oslo_log import log
 
 from benchmarks import measuring
-from deploysteps import conf, states
+from deploysteps import conf, exceptions, states
 from deploysteps.conductor.service import Service
 from deploysteps.db import nodes
 from deploysteps.drivers import base, fake, noop
@@ -115,9 +115,14 @@ def run_resume(service: Service, counter: measuring.Counter, steps: int) -> None
     _node, token = service.manager.lookup(None, [], uuid)
 
     def beat() -> None:
-        service.manager.heartbeat(
-            None, uuid, AGENT_URL, agent_version=AGENT_VERSION, agent_token=token
-        )
+        while True:
+            try:
+                service.manager.heartbeat(
+                    None, uuid, AGENT_URL, agent_version=AGENT_VERSION, agent_token=token
+                )
+                return
+            except exceptions.NodeLocked:
+                pass  # the conductor's clock looks at the node just now: sent again, as agents do
 
     beat()  # as for Ironic, whose first one only fetches the agent's steps
     with counter:
