@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from oslo_config import cfg
 
@@ -106,6 +106,6 @@ def _unknown_in_environment(known: dict[str, set[str]]) -> Iterator[str]:
             yield f"environment: {name} is no option{_meant(name, names)}"
 
 
-def _meant(name: str, candidates: object) -> str:
-    close = difflib.get_close_matches(name, list(candidates), n=1)  # type: ignore[call-overload]
+def _meant(name: str, candidates: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(candidates), n=1)
     return f"; did you mean {close[0]}?" if close else ""
