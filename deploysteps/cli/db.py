@@ -10,7 +10,7 @@ import click
 import sqlalchemy as sa
 from alembic.util import CommandError as AlembicError
 
-from deploysteps import conf, exceptions, secrets
+from deploysteps import conf, exceptions
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.conductor.service import database_of
@@ -83,11 +83,6 @@ def _database(state: State, *, make: bool = True) -> Iterator[Database]:
         database.dispose()
 
 
-def place(database: Database) -> str:
-    """Return the database's URL, for people."""
-    return secrets.masked_urls(database.url.render_as_string(hide_password=True))
-
-
 def refuse_other_file(database: Database) -> None:
     """Refuse a file that is no SQLite database, in words; an empty one is an empty database.
 
@@ -117,7 +112,7 @@ def _refuse_foreign(database: Database) -> None:
     tables = set(database.read(lambda c: sa.inspect(c).get_table_names())) - {"alembic_version"}
     if tables and not tables & set(Base.metadata.tables):
         raise exceptions.DatabaseVersionError(
-            f"the database {place(database)} has tables and none of deploysteps': it belongs to "
+            f"the database {database.place} has tables and none of deploysteps': it belongs to "
             "something else; set [database] connection"
         )
 
@@ -140,14 +135,14 @@ def _tell(state: State, database: Database) -> None:
     newest = migration.head()
     if _missing(database):
         state.output.report(
-            f"{place(database)}: there is no database file; `deploysteps db upgrade` and "
+            f"{database.place}: there is no database file; `deploysteps db upgrade` and "
             f"`deploysteps serve` make one, at revision {newest}",
             {"current": None, "head": newest},
         )
         return
     found = migration.current(database)
     state.output.report(
-        f"{place(database)}: the schema is at revision {found or 'none (empty)'}; "
+        f"{database.place}: the schema is at revision {found or 'none (empty)'}; "
         f"the newest of this program is {newest}",
         {"current": found, "head": newest},
     )

@@ -48,7 +48,7 @@ def serve(state: State) -> int:
     # The heavy rooms are imported here: other commands start without them.
     from deploysteps.api.app import create_app
     from deploysteps.api.server import Server
-    from deploysteps.cli.db import place, refuse_other_file
+    from deploysteps.cli.db import refuse_other_file
     from deploysteps.conductor.service import Service
 
     stopping = _on_signals()
@@ -66,7 +66,7 @@ def serve(state: State) -> int:
         server = Server(settings, create_app(settings, service.database, service.client))
         server.start()
         try:
-            _announce(state, settings, server.address, place(service.database))
+            _announce(state, settings, server.address, service.database.place)
             while not (stopping.wait(_LOOK_SECONDS) or service.displaced.is_set()):
                 pass
             LOG.info("Stopping: nothing new is taken")
