@@ -115,6 +115,24 @@ class PortNotFound(NotFound):
     _msg_fmt = "Port %(port)s could not be found."
 
 
+class NodeTraitNotFound(NotFound):
+    """The node does not have this trait."""
+
+    _msg_fmt = "Node %(node)s doesn't have a trait '%(trait)s'."
+
+
+class DeployTemplateNotFound(NotFound):
+    """No deploy template of this name or uuid."""
+
+    _msg_fmt = "Deploy template %(template)s could not be found."
+
+
+class RunbookNotFound(NotFound):
+    """No runbook of this name or uuid."""
+
+    _msg_fmt = "Runbook %(runbook)s could not be found."
+
+
 class RunNotFound(NotFound):
     """No step run of this uuid."""
 
@@ -201,6 +219,30 @@ class PortAlreadyExists(Conflict):
     _msg_fmt = "A port with UUID %(uuid)s already exists."
 
 
+class DeployTemplateDuplicateName(Conflict):
+    """A deploy template of this name exists."""
+
+    _msg_fmt = "A deploy template with name %(name)s already exists."
+
+
+class DeployTemplateAlreadyExists(Conflict):
+    """A deploy template of this uuid exists."""
+
+    _msg_fmt = "A deploy template with UUID %(uuid)s already exists."
+
+
+class RunbookDuplicateName(Conflict):
+    """A runbook of this name exists."""
+
+    _msg_fmt = "A runbook with name %(name)s already exists."
+
+
+class RunbookAlreadyExists(Conflict):
+    """A runbook of this uuid exists."""
+
+    _msg_fmt = "A runbook with UUID %(uuid)s already exists."
+
+
 # --- drivers -----------------------------------------------------------------
 
 
@@ -277,6 +319,42 @@ class DeployStepFailed(InstanceDeployFailure):
     _msg_fmt = "Deploy step failed: %(reason)s"
 
 
+class NodeCleaningFailure(DeployStepsException):
+    """Cleaning failed."""
+
+    _msg_fmt = "Failed to clean node %(node)s: %(reason)s"
+
+
+class CleanStepFailed(NodeCleaningFailure):
+    """For driver authors: this step failed, and this is why."""
+
+    _msg_fmt = "Clean step failed: %(reason)s"
+
+
+class NodeVerifyFailure(DeployStepsException):
+    """Verifying failed."""
+
+    _msg_fmt = "Failed to verify node %(node)s: %(reason)s"
+
+
+class VerifyStepFailed(NodeVerifyFailure):
+    """For driver authors: this step failed, and this is why."""
+
+    _msg_fmt = "Verify step failed: %(reason)s"
+
+
+class NodeServicingFailure(DeployStepsException):
+    """Servicing failed."""
+
+    _msg_fmt = "Failed to service node %(node)s: %(reason)s"
+
+
+class ServiceStepFailed(NodeServicingFailure):
+    """For driver authors: this step failed, and this is why."""
+
+    _msg_fmt = "Service step failed: %(reason)s"
+
+
 class StepNotReady(DeployStepsException):
     """For driver authors: not yet; wait, and enter this step again.
 
@@ -327,6 +405,16 @@ class NoFreeConductorWorker(DeployStepsException):
     _msg_fmt = (
         "Requested action cannot be performed due to lack of free conductor "
         "workers; nothing was changed, retry in a few seconds."
+    )
+    code = 503
+
+
+class ConcurrentActionLimit(DeployStepsException):
+    """As many nodes are at this as the operator allows; nothing was changed."""
+
+    _msg_fmt = (
+        "%(task_type)s of node %(node)s was refused: %(count)s nodes are at it, and "
+        "[conductor] %(option)s allows %(limit)s; retry when one has ended, or raise the limit."
     )
     code = 503
 

@@ -14,7 +14,8 @@ import dataclasses
 import enum
 import functools
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from automaton import exceptions as automaton_exceptions
 from automaton import machines
@@ -68,6 +69,16 @@ SOFT_POWER_OFF = "soft power off"
 SOFT_REBOOT = "soft rebooting"
 
 
+POWER_TARGETS: dict[str, str] = {
+    POWER_ON: POWER_ON,
+    POWER_OFF: POWER_OFF,
+    REBOOT: POWER_ON,
+    SOFT_POWER_OFF: POWER_OFF,
+    SOFT_REBOOT: POWER_ON,
+}
+"""What is asked for -> the power state that it leads to."""
+
+
 class Kind(enum.Enum):
     """What a conductor owes to a node in a state of this kind."""
 
@@ -89,6 +100,8 @@ class State:
     kind: Kind
     target: str | None = None
     """``target_provision_state`` that the node shows while it is here."""
+    other_targets: tuple[str, ...] = ()
+    """Targets that a node brings along and keeps here."""
     agent: bool = False
     """An agent may run on the machine: lookups and heartbeats are accepted."""
     deletable: bool = False
@@ -96,6 +109,9 @@ class State:
     failed: bool = False
     """Something went wrong: ``last_error`` says what."""
 
+
+_MANUAL = (MANAGEABLE,)
+"""Where a cleaning that an operator asked for leads, instead of to ``available``."""
 
 STATES: dict[str, State] = {
     state.name: state
@@ -111,10 +127,10 @@ STATES: dict[str, State] = {
         State(ACTIVE, Kind.STABLE),
         State(DELETING, Kind.TRANSIENT, target=AVAILABLE),
         State(ERROR, Kind.STABLE, target=AVAILABLE, failed=True),
-        State(CLEANING, Kind.TRANSIENT, target=AVAILABLE, agent=True),
-        State(CLEANWAIT, Kind.WAIT, target=AVAILABLE, agent=True),
-        State(CLEANHOLD, Kind.HOLD, target=AVAILABLE, agent=True),
-        State(CLEANFAIL, Kind.STABLE, target=AVAILABLE, failed=True),
+        State(CLEANING, Kind.TRANSIENT, target=AVAILABLE, other_targets=_MANUAL, agent=True),
+        State(CLEANWAIT, Kind.WAIT, target=AVAILABLE, other_targets=_MANUAL, agent=True),
+        State(CLEANHOLD, Kind.HOLD, target=AVAILABLE, other_targets=_MANUAL, agent=True),
+        State(CLEANFAIL, Kind.STABLE, target=AVAILABLE, other_targets=_MANUAL, failed=True),
         State(INSPECTING, Kind.TRANSIENT, target=MANAGEABLE, agent=True),
         State(INSPECTWAIT, Kind.WAIT, target=MANAGEABLE, agent=True),
         State(INSPECTFAIL, Kind.STABLE, target=MANAGEABLE, failed=True),
@@ -136,62 +152,81 @@ STATES: dict[str, State] = {
 # Events. The first group is what people ask for (verbs), the second what the
 # engine tells.
 MANAGE, PROVIDE, DEPLOY, DELETE, ABORT = "manage", "provide", "deploy", "delete", "abort"
-WAIT, RESUME, HOLD, UNHOLD, DONE, FAIL = "wait", "resume", "hold", "unhold", "done", "fail"
+CLEAN, SERVICE, UNHOLD = "clean", "service", "unhold"
+WAIT, RESUME, HOLD, DONE, FAIL = "wait", "resume", "hold", "done", "fail"
+KEPT = "kept"
+"""The end of a cleaning that was asked for: the node stays with its operator."""
 
-# (from, event, to). ``provide`` and the end of an undeploy go straight to
-# available: there is no cleaning flow yet, and a state that nothing leads to
-# keeps its way out so that a node found in it can be recovered.
-TRANSITIONS: tuple[tuple[str, str, str], ...] = (
-    (ENROLL, MANAGE, VERIFYING),
-    (VERIFYING, DONE, MANAGEABLE),
-    (VERIFYING, FAIL, ENROLL),
-    (MANAGEABLE, PROVIDE, AVAILABLE),
-    (AVAILABLE, MANAGE, MANAGEABLE),
-    (CLEANFAIL, MANAGE, MANAGEABLE),
-    (INSPECTFAIL, MANAGE, MANAGEABLE),
-    (ADOPTFAIL, MANAGE, MANAGEABLE),
+
+class Transition(NamedTuple):
+    """One row of the table of transitions."""
+
+    start: str
+    event: str
+    end: str
+    target: str | None = None
+    """``target_provision_state`` that it sets, where it is not the state's own."""
+
+
+def _run(running: str, waiting: str, holding: str, failed: str) -> Iterator[Transition]:
+    """Return what a run of steps may do between its beginning and its good end."""
+    for event, end in ((WAIT, waiting), (HOLD, holding), (FAIL, failed), (ABORT, failed)):
+        yield Transition(running, event, end)
+    for event, end in ((RESUME, running), (FAIL, failed), (ABORT, failed)):
+        yield Transition(waiting, event, end)
+    for event, end in ((UNHOLD, running), (FAIL, failed), (ABORT, failed)):
+        yield Transition(holding, event, end)
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(ENROLL, MANAGE, VERIFYING),
+    Transition(VERIFYING, DONE, MANAGEABLE),
+    Transition(VERIFYING, FAIL, ENROLL),
+    Transition(VERIFYING, ABORT, ENROLL),
+    Transition(AVAILABLE, MANAGE, MANAGEABLE),
+    Transition(CLEANFAIL, MANAGE, MANAGEABLE),
+    Transition(INSPECTFAIL, MANAGE, MANAGEABLE),
+    Transition(ADOPTFAIL, MANAGE, MANAGEABLE),
+    # cleaning
+    Transition(MANAGEABLE, PROVIDE, CLEANING),
+    Transition(MANAGEABLE, CLEAN, CLEANING, MANAGEABLE),
+    Transition(DELETING, CLEAN, CLEANING),
+    *_run(CLEANING, CLEANWAIT, CLEANHOLD, CLEANFAIL),
+    Transition(CLEANING, DONE, AVAILABLE),
+    Transition(CLEANING, KEPT, MANAGEABLE),
     # deploying
-    (AVAILABLE, DEPLOY, DEPLOYING),
-    (DEPLOYFAIL, DEPLOY, DEPLOYING),
-    (ACTIVE, REBUILD, DEPLOYING),
-    (DEPLOYFAIL, REBUILD, DEPLOYING),
-    (ERROR, REBUILD, DEPLOYING),
-    (DEPLOYING, WAIT, DEPLOYWAIT),
-    (DEPLOYING, HOLD, DEPLOYHOLD),
-    (DEPLOYING, DONE, ACTIVE),
-    (DEPLOYING, FAIL, DEPLOYFAIL),
-    (DEPLOYING, ABORT, DEPLOYFAIL),
-    (DEPLOYWAIT, RESUME, DEPLOYING),
-    (DEPLOYWAIT, FAIL, DEPLOYFAIL),
-    (DEPLOYWAIT, ABORT, DEPLOYFAIL),
-    (DEPLOYHOLD, UNHOLD, DEPLOYWAIT),
-    (DEPLOYHOLD, FAIL, DEPLOYFAIL),
-    (DEPLOYHOLD, ABORT, DEPLOYFAIL),
+    Transition(AVAILABLE, DEPLOY, DEPLOYING),
+    Transition(DEPLOYFAIL, DEPLOY, DEPLOYING),
+    Transition(ACTIVE, REBUILD, DEPLOYING),
+    Transition(DEPLOYFAIL, REBUILD, DEPLOYING),
+    Transition(ERROR, REBUILD, DEPLOYING),
+    *_run(DEPLOYING, DEPLOYWAIT, DEPLOYHOLD, DEPLOYFAIL),
+    Transition(DEPLOYING, DONE, ACTIVE),
+    # servicing
+    Transition(ACTIVE, SERVICE, SERVICING),
+    Transition(SERVICEFAIL, SERVICE, SERVICING),
+    *_run(SERVICING, SERVICEWAIT, SERVICEHOLD, SERVICEFAIL),
+    Transition(SERVICING, DONE, ACTIVE),
     # undeploying
-    (ACTIVE, DELETE, DELETING),
-    (DEPLOYFAIL, DELETE, DELETING),
-    (DEPLOYWAIT, DELETE, DELETING),
-    (DEPLOYHOLD, DELETE, DELETING),
-    (ERROR, DELETE, DELETING),
-    (SERVICEFAIL, DELETE, DELETING),
-    (RESCUE, DELETE, DELETING),
-    (RESCUEFAIL, DELETE, DELETING),
-    (UNRESCUEFAIL, DELETE, DELETING),
-    (DELETING, DONE, AVAILABLE),
-    (DELETING, FAIL, ERROR),
+    Transition(ACTIVE, DELETE, DELETING),
+    Transition(DEPLOYFAIL, DELETE, DELETING),
+    Transition(DEPLOYWAIT, DELETE, DELETING),
+    Transition(DEPLOYHOLD, DELETE, DELETING),
+    Transition(ERROR, DELETE, DELETING),
+    Transition(SERVICEWAIT, DELETE, DELETING),
+    Transition(SERVICEHOLD, DELETE, DELETING),
+    Transition(SERVICEFAIL, DELETE, DELETING),
+    Transition(RESCUE, DELETE, DELETING),
+    Transition(RESCUEFAIL, DELETE, DELETING),
+    Transition(UNRESCUEFAIL, DELETE, DELETING),
+    Transition(DELETING, FAIL, ERROR),
     # ways out of states that no verb leads to yet
-    (CLEANING, FAIL, CLEANFAIL),
-    (CLEANWAIT, FAIL, CLEANFAIL),
-    (CLEANHOLD, FAIL, CLEANFAIL),
-    (INSPECTING, FAIL, INSPECTFAIL),
-    (INSPECTWAIT, FAIL, INSPECTFAIL),
-    (ADOPTING, FAIL, ADOPTFAIL),
-    (RESCUING, FAIL, RESCUEFAIL),
-    (RESCUEWAIT, FAIL, RESCUEFAIL),
-    (UNRESCUING, FAIL, UNRESCUEFAIL),
-    (SERVICING, FAIL, SERVICEFAIL),
-    (SERVICEWAIT, FAIL, SERVICEFAIL),
-    (SERVICEHOLD, FAIL, SERVICEFAIL),
+    Transition(INSPECTING, FAIL, INSPECTFAIL),
+    Transition(INSPECTWAIT, FAIL, INSPECTFAIL),
+    Transition(ADOPTING, FAIL, ADOPTFAIL),
+    Transition(RESCUING, FAIL, RESCUEFAIL),
+    Transition(RESCUEWAIT, FAIL, RESCUEFAIL),
+    Transition(UNRESCUING, FAIL, UNRESCUEFAIL),
 )
 
 
@@ -199,8 +234,8 @@ def _build_machine() -> machines.FiniteMachine:
     machine = machines.FiniteMachine()
     for name in STATES:
         machine.add_state(name)
-    for start, event, end in TRANSITIONS:
-        machine.add_transition(start, end, event)
+    for move in TRANSITIONS:
+        machine.add_transition(move.start, move.end, move.event)
     machine.freeze()
     return machine
 
@@ -229,7 +264,7 @@ def next_state(current: str, event: str) -> str:
 
 def events(current: str) -> frozenset[str]:
     """Return the events that the table allows in ``current``."""
-    return frozenset(event for start, event, _ in TRANSITIONS if start == current)
+    return frozenset(move.event for move in TRANSITIONS if move.start == current)
 
 
 def can(current: str, event: str) -> bool:
@@ -240,6 +275,35 @@ def can(current: str, event: str) -> bool:
 def of_kind(*kinds: Kind) -> frozenset[str]:
     """Return the names of the states of these kinds."""
     return frozenset(s.name for s in STATES.values() if s.kind in kinds)
+
+
+@functools.cache
+def target_after(current: str, event: str, target: str | None) -> str | None:
+    """Return ``target_provision_state`` after an event.
+
+    :param target: what it was before: states of a flow that leads to several
+        ends keep it.
+    """
+    after = next_state(current, event)
+    for move in TRANSITIONS:
+        if (move.start, move.event) == (current, event) and move.target is not None:
+            return move.target
+    return target if target in STATES[after].other_targets else STATES[after].target
+
+
+def good_end(running: str, target: str | None) -> str:
+    """Return the event by which a run in this state ends well.
+
+    :param target: the state that the node is to end in.
+    """
+    ends = {move.end: move.event for move in TRANSITIONS if move.start == running}
+    event = ends.get(target or "", DONE)
+    return event if event in (DONE, KEPT) else DONE
+
+
+def verbs(current: str) -> list[str]:
+    """Return what people may ask for in ``current``, by the words of the API."""
+    return [verb for verb, event in VERBS.items() if can(current, event)]
 
 
 STABLE_STATES = of_kind(Kind.STABLE)
@@ -258,7 +322,10 @@ VERBS: dict[str, str] = {
     REBUILD: REBUILD,
     DELETED: DELETE,
     "undeploy": DELETE,
+    CLEAN: CLEAN,
+    SERVICE: SERVICE,
     ABORT: ABORT,
+    UNHOLD: UNHOLD,
 }
 
 
@@ -270,7 +337,7 @@ class StepStatus(enum.Enum):
 
 
 class Wait(str):
-    """A wait state that says when it wants to be looked at.
+    """A wait state that says when it wants to be looked at, and who ends it.
 
     Equal to the plain string, so that code which compares with
     ``states.DEPLOYWAIT`` needs to know nothing of it. Made by :func:`wait`.
@@ -280,6 +347,8 @@ class Wait(str):
     grow: float
     at_most: float
     limit: float | None
+    reboot: bool
+    callback: bool
 
     def __new__(
         cls,
@@ -289,10 +358,13 @@ class Wait(str):
         grow: float = 1.5,
         at_most: float = 60.0,
         limit: float | None = None,
+        reboot: bool = False,
+        callback: bool = False,
     ) -> Wait:
         """See :func:`wait`."""
         self = super().__new__(cls, state)
         self.poll, self.grow, self.at_most, self.limit = poll, grow, at_most, limit
+        self.reboot, self.callback = reboot, callback
         return self
 
 
@@ -303,17 +375,26 @@ def wait(
     grow: float = 1.5,
     at_most: float = 60.0,
     limit: float | None = None,
+    reboot: bool = False,
+    callback: bool = False,
 ) -> Wait:
     """Return ``flow_state`` with instructions for the wait.
 
+    Without ``poll`` and ``callback`` the machine's agent ends the wait, by a
+    heartbeat.
+
     :param flow_state: the flow's wait state, e.g. ``states.DEPLOYWAIT``.
-    :param poll: seconds before ``check_step`` is asked first. Without it
-        the machine's agent ends the wait by a heartbeat.
+    :param poll: seconds before ``check_step`` is asked first.
     :param grow: each further pause is this many times longer (at least 1).
     :param at_most: seconds that a pause may grow to.
     :param limit: seconds after which the step fails, counted from the start
         of the wait; 0 switches the limit off. Overrides the declared
         ``timeout``.
+    :param reboot: the machine reboots: what the agent of this boot still
+        sends does not count, only an agent that has booted anew ends the wait.
+    :param callback: ``task.complete_step()`` or ``task.fail_step()`` ends the
+        wait, called by a periodic method or whatever the driver has;
+        heartbeats do not.
     :raises InvalidParameterValue: for a value that makes no sense.
     """
     if flow_state not in WAIT_STATES:
@@ -339,7 +420,25 @@ def wait(
                 f"states.wait({name}=...) takes a number from {least:g} to "
                 f"{exceptions.LONGEST_WAIT}, got {value!r}"
             )
-    answer = Wait(flow_state, poll=poll, grow=grow, at_most=at_most, limit=limit)
+    for name, flag in (("reboot", reboot), ("callback", callback)):
+        if not isinstance(flag, bool):
+            raise exceptions.InvalidParameterValue(
+                f"states.wait({name}=...) takes True or False, got {flag!r}"
+            )
+    if poll is not None and (reboot or callback):
+        raise exceptions.InvalidParameterValue(
+            f"states.wait() takes poll or {'reboot' if reboot else 'callback'}, not both: a wait "
+            "is ended by one; let check_step() say when the machine is back"
+        )
+    answer = Wait(
+        flow_state,
+        poll=poll,
+        grow=grow,
+        at_most=at_most,
+        limit=limit,
+        reboot=reboot,
+        callback=callback,
+    )
     asked_to_wait.set(answer)
     return answer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 from deploysteps import exceptions, states
 
@@ -49,6 +49,30 @@ class Declaration:
     timeout: float | None = None
     retries: int = 0
     retry_delay: float = 0
+    requires_ramdisk: bool = False
+
+
+AWAITS_AGENT = "awaits_agent_steps"
+"""Key of ``driver_internal_info``: the plan lacks what the agent will offer."""
+
+
+class Flags(NamedTuple):
+    """Keys of ``driver_internal_info`` by which drivers of the field say how a
+    step goes on. They belong to one attempt: they become its fields and go."""
+
+    reboot: str
+    """The machine reboots: only a new boot of its agent counts."""
+    polling: str
+    """A periodic method of the driver ends the wait, not a heartbeat."""
+    skip: str
+    """False: the step is entered again when the wait is over."""
+
+
+class Call(NamedTuple):
+    """A method of an interface that the engine calls beside the steps."""
+
+    interface: str
+    method: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,65 +88,97 @@ class StepFlow:
     execute: str
     """``BaseInterface`` method that runs one step."""
     step_field: str
-    """Column of the node with the current step."""
+    """Attribute of the node with the current step."""
     list_field: str
     """Column with the plan; shown inside ``driver_internal_info``."""
     index_field: str
     """Column with the position in the plan; shown likewise."""
     running: str
     """State while a step's code runs."""
-    waiting: str
-    """State while a step goes on elsewhere."""
-    core: tuple[str, str] | None
-    """The step that may be disabled, but not given another priority."""
-    prepare: str | None
-    """Method of the deploy interface that runs before the first step."""
-    clean_up: str | None
-    """Method of the deploy interface that runs before a failed run's end."""
-    flags: tuple[str, ...]
-    """Keys of ``driver_internal_info`` by which drivers of the field say that
-    a step goes on; they belong to one attempt and go with it."""
-    reboots: str
-    """The flag among them that says that the machine reboots."""
-    callback_timeout: str
-    """``[conductor]`` option: silence of the agent that fails a wait."""
-    overrides: str
-    """``[conductor]`` option with operators' priorities."""
     error: type[exceptions.DeployStepsException]
     """What a step of this flow raises when it fails."""
+    waiting: str | None = None
+    """State while a step goes on elsewhere; None where nothing can wait."""
+    holding: str | None = None
+    """State while the run waits for an operator."""
+    core: tuple[str, str] | None = None
+    """The step that may be disabled, but not given another priority."""
+    prepare: Call | None = None
+    """Runs before the first step, as an attempt of its own; may wait."""
+    finish: Call | None = None
+    """Runs after the last step, before a good end."""
+    clean_up: Call | None = None
+    """Runs before a failed run's end."""
+    flags: Flags | None = None
+    callback_timeout: str | None = None
+    """``[conductor]`` option: silence of the agent that fails a wait."""
+    overrides: str | None = None
+    """``[conductor]`` option with operators' priorities."""
+    no_ramdisk: str | None = None
+    """Key of ``driver_internal_info``: this run does without the ramdisk."""
+    brake: str | None = None
+    """``[conductor]`` option: how many nodes may be in this flow at once."""
+    in_order: bool = False
+    """What a request asks for is the whole list, in its order; else it is laid
+    over what the driver offers."""
+    on_request: bool = False
+    """Without steps that somebody asks for there is nothing to run."""
+    templates: bool = False
+    """Deploy templates add steps, by the instance's traits."""
+    may_be_empty: bool | str = False
+    """Whether a run without any step ends well, or the ``[conductor]`` option that says so."""
+    switch: str | None = None
+    """``[conductor]`` option by which a run that nobody asked steps for does none."""
+    ramdisk_optional: bool = False
+    """Steps say whether they need the agent's ramdisk (``requires_ramdisk``)."""
+    old_way: bool = False
+    """Interfaces without any step may run it by one method, ``deploy(task)``."""
 
     @property
-    def done(self) -> str:
-        """State after the last step."""
-        return states.next_state(self.running, states.DONE)
+    def forbidden(self) -> str:
+        """``[conductor]`` option with the steps that operators forbid."""
+        return f"forbidden_{self.name}_steps"
 
     @property
     def failed(self) -> str:
         """State after a failure."""
         return states.next_state(self.running, states.FAIL)
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states of a node that is in this flow."""
+        return tuple(state for state in (self.running, self.waiting, self.holding) if state)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of ``driver_internal_info`` that belong to a run and go with it."""
+        run = (self.list_field, self.index_field, AWAITS_AGENT, self.no_ramdisk)
+        return tuple(key for key in (*run, *(self.flags or ())) if key)
+
     def rank_of(self, interface: str) -> int:
         """Return the interface's place in :attr:`rank`; the first is 0."""
         return self.rank.index(interface)
 
 
+_RANK = (
+    "vendor",
+    "power",
+    "management",
+    "firmware",
+    "deploy",
+    "bios",
+    "raid",
+    "network",
+    "storage",
+    "boot",
+    "inspect",
+    "console",
+    "rescue",
+)
+
 DEPLOY = StepFlow(
     name="deploy",
-    rank=(
-        "vendor",
-        "power",
-        "management",
-        "firmware",
-        "deploy",
-        "bios",
-        "raid",
-        "network",
-        "storage",
-        "boot",
-        "inspect",
-        "console",
-        "rescue",
-    ),
+    rank=_RANK,
     collect="get_deploy_steps",
     execute="execute_deploy_step",
     step_field="deploy_step",
@@ -130,27 +186,110 @@ DEPLOY = StepFlow(
     index_field="deploy_step_index",
     running=states.DEPLOYING,
     waiting=states.DEPLOYWAIT,
+    holding=states.DEPLOYHOLD,
     core=("deploy", "deploy"),
-    prepare="prepare",
-    clean_up="clean_up",
-    flags=("deployment_polling", "deployment_reboot", "skip_current_deploy_step"),
-    reboots="deployment_reboot",
+    prepare=Call("deploy", "prepare"),
+    clean_up=Call("deploy", "clean_up"),
+    flags=Flags("deployment_reboot", "deployment_polling", "skip_current_deploy_step"),
     callback_timeout="deploy_callback_timeout",
     overrides="deploy_step_priority_override",
+    brake="max_concurrent_deploy",
+    templates=True,
+    old_way=True,
     error=exceptions.DeployStepFailed,
 )
 
-FLOWS: dict[str, StepFlow] = {flow.name: flow for flow in (DEPLOY,)}
+CLEAN = StepFlow(
+    name="clean",
+    rank=_RANK,
+    collect="get_clean_steps",
+    execute="execute_clean_step",
+    step_field="clean_step",
+    list_field="clean_steps",
+    index_field="clean_step_index",
+    running=states.CLEANING,
+    waiting=states.CLEANWAIT,
+    holding=states.CLEANHOLD,
+    prepare=Call("deploy", "prepare_cleaning"),
+    finish=Call("deploy", "tear_down_cleaning"),
+    clean_up=Call("deploy", "tear_down_cleaning"),
+    flags=Flags("cleaning_reboot", "cleaning_polling", "skip_current_clean_step"),
+    callback_timeout="clean_callback_timeout",
+    overrides="clean_step_priority_override",
+    brake="max_concurrent_clean",
+    no_ramdisk="cleaning_disable_ramdisk",
+    in_order=True,
+    may_be_empty="allow_empty_cleaning",
+    switch="automated_clean",
+    ramdisk_optional=True,
+    error=exceptions.CleanStepFailed,
+)
+
+VERIFY = StepFlow(
+    name="verify",
+    rank=(
+        "power",
+        "management",
+        "firmware",
+        "inspect",
+        "deploy",
+        "boot",
+        "bios",
+        "raid",
+        "vendor",
+        "network",
+        "storage",
+        "console",
+        "rescue",
+    ),
+    collect="get_verify_steps",
+    execute="execute_verify_step",
+    step_field="verify_step",
+    list_field="verify_steps",
+    index_field="verify_step_index",
+    running=states.VERIFYING,
+    prepare=Call("power", "verify"),
+    overrides="verify_step_priority_override",
+    may_be_empty=True,
+    error=exceptions.VerifyStepFailed,
+)
+
+SERVICE = StepFlow(
+    name="service",
+    rank=("network", *(kind for kind in _RANK if kind != "network")),
+    collect="get_service_steps",
+    execute="execute_service_step",
+    step_field="service_step",
+    list_field="service_steps",
+    index_field="service_step_index",
+    running=states.SERVICING,
+    waiting=states.SERVICEWAIT,
+    holding=states.SERVICEHOLD,
+    prepare=Call("deploy", "prepare_service"),
+    finish=Call("deploy", "tear_down_service"),
+    clean_up=Call("deploy", "tear_down_service"),
+    flags=Flags("servicing_reboot", "servicing_polling", "skip_current_service_step"),
+    callback_timeout="service_callback_timeout",
+    no_ramdisk="service_disable_ramdisk",
+    in_order=True,
+    on_request=True,
+    ramdisk_optional=True,
+    error=exceptions.ServiceStepFailed,
+)
+
+FLOWS: dict[str, StepFlow] = {flow.name: flow for flow in (DEPLOY, CLEAN, VERIFY, SERVICE)}
+
+_BY_STATE = {state: flow for flow in FLOWS.values() for state in flow.states}
 
 
 def flow_of_state(state: str | None) -> StepFlow | None:
-    """Return the flow whose running or waiting state this is."""
-    for flow in FLOWS.values():
-        if state in (flow.running, flow.waiting):
-            return flow
-    return None
+    """Return the flow whose running, waiting or holding state this is."""
+    return _BY_STATE.get(state or "")
 
 
-Owner = Literal["agent", "poller", "timer"]
-"""Who ends a wait: the machine's agent by a heartbeat, ``check_step`` asked on
-the timer, or the timer alone (a retry's pause)."""
+Owner = Literal["agent", "poller", "timer", "callback", "operator"]
+"""Who ends a wait: the machine's agent by a heartbeat; ``check_step`` asked on
+the timer; the timer alone (a pause); the driver by ``task.complete_step()``; an
+operator by ``unhold``."""
+
+OWNERS: tuple[str, ...] = get_args(Owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deploysteps import states
@@ -30,7 +30,7 @@ class Snapshot:
     @property
     def state(self) -> str:
         """The node's provision state."""
-        return str(self.node["provision_state"] or states.AVAILABLE)
+        return state_of(self.node)
 
     @property
     def settled(self) -> bool:
@@ -39,22 +39,35 @@ class Snapshot:
         return over and self.state in states.STABLE_STATES
 
 
-def goal(event: str) -> str:
-    """Return the stable state that a verb's event leads to when all goes well."""
-    ends = {end for _, found, end in states.TRANSITIONS if found == event}
-    stable = {
-        end if end in states.STABLE_STATES else states.next_state(end, states.DONE) for end in ends
-    }
-    return stable.pop()
+def state_of(node: Mapping[str, Any]) -> str:
+    """Return a node's provision state."""
+    return str(node["provision_state"] or states.AVAILABLE)
 
 
-def snapshot(
-    client: Client, node: str, run_uuid: str | None = None, *, with_run: bool = True
-) -> Snapshot:
+def goal(event: str, state: str | None = None, target: str | None = None) -> str:
+    """Return the stable state that a verb's event leads to when all goes well.
+
+    :param state: the node's state before it; without it, or when the node has
+        moved on since, the first state that has the event decides.
+    :param target: its ``target_provision_state``, which some flows keep.
+    """
+    starts = [move.start for move in states.TRANSITIONS if move.event == event]
+    start = state if state in starts else starts[0]
+    end = states.next_state(start, event)
+    if end in states.STABLE_STATES:
+        return end
+    return states.target_after(start, event, target if start == state else None) or end
+
+
+def newest_run(client: Client, node: str) -> str | None:
+    """Return the uuid of a node's newest run, None when it has none."""
+    runs = client.get(node_path(node, "runs"), limit=1)["runs"]
+    return str(runs[0]["uuid"]) if runs else None
+
+
+def snapshot(client: Client, node: str, run_uuid: str | None = None) -> Snapshot:
     """Read a node and one of its runs: the newest, unless a uuid names another."""
     found = client.get(node_path(node))
-    if not with_run:
-        return Snapshot(found, None)
     runs = client.get(node_path(found["uuid"], "runs"), limit=20 if run_uuid else 1)["runs"]
     if run_uuid is not None:
         runs = [run for run in runs if run["uuid"] == run_uuid]
@@ -67,15 +80,16 @@ def follow(
     *,
     interval: float = 1.0,
     timeout: float = 0,
-    with_run: bool = True,
+    after: str | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Snapshot]:
     """Yield snapshots until the node has settled; the last one is the result.
 
     A service that goes away meanwhile is waited for; ``tell`` is given a line
     when it is missed first and one when it is back. The run is the one that is
-    found first, even when another one follows it.
+    found going on first, even when another one follows it.
 
+    :param after: the run that was the newest before: it is not of interest.
     :raises CommandError: after ``timeout`` seconds, unless it is 0.
     """
     until = time.monotonic() + timeout if timeout else None
@@ -84,7 +98,7 @@ def follow(
     seen = False
     while True:
         try:
-            found = snapshot(client, node, run_uuid, with_run=with_run)
+            found = snapshot(client, node, run_uuid)
         except Unreachable as exc:
             if not seen:
                 raise
@@ -97,7 +111,10 @@ def follow(
             if missed_since is not None:
                 tell("the service is back")
             missed_since, seen = None, True
-            run_uuid = run_uuid or (found.run["uuid"] if found.run else None)
+            if found.run is not None and found.run["uuid"] == after:
+                found = dataclasses.replace(found, run=None)
+            if found.run is not None and found.run["finished_at"] is None:
+                run_uuid = found.run["uuid"]
             yield found
             if found.settled:
                 return

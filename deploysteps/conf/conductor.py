@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oslo_config import cfg, types
 
-from deploysteps.conf.types import Seconds, StepPriority
+from deploysteps.conf.types import Seconds, StepName, StepPriority
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS
 
 GROUP = cfg.OptGroup("conductor", title="Conductor", help="Workers, clocks, locks and recovery.")
 
@@ -44,14 +45,18 @@ OPTS: list[cfg.Opt] = [
             "nodes are taken over. Must be longer than heartbeat_interval."
         ),
     ),
-    cfg.Opt(
-        "deploy_callback_timeout",
-        type=Seconds(),
-        default=1800,
-        help=(
-            "Seconds of silence, since the last accepted heartbeat of the machine's agent, "
-            "after which a step that the agent ends fails. 0: no limit."
-        ),
+    *(
+        cfg.Opt(
+            flow.callback_timeout,
+            type=Seconds(),
+            default=1800,
+            help=(
+                "Seconds of silence, since the last accepted heartbeat of the machine's agent, "
+                f"after which a {flow.name} step that the agent ends fails. 0: no limit."
+            ),
+        )
+        for flow in FLOWS.values()
+        if flow.callback_timeout
     ),
     cfg.Opt(
         "default_step_timeout",
@@ -99,14 +104,61 @@ OPTS: list[cfg.Opt] = [
             "holder and purpose. 0: never."
         ),
     ),
-    cfg.Opt(
-        "deploy_step_priority_override",
-        type=types.List(StepPriority()),
-        default=[],
+    *(
+        cfg.Opt(
+            flow.overrides,
+            type=types.List(StepPriority()),
+            default=[],
+            help=(
+                f"Priorities that replace those of the drivers' {flow.name} steps: a list of "
+                "<interface>.<step>:<priority>, for example "
+                "bios.apply_configuration:150,raid.create_configuration:0 (0 disables the step)."
+            ),
+        )
+        for flow in FLOWS.values()
+        if flow.overrides
+    ),
+    *(
+        cfg.Opt(
+            flow.forbidden,
+            type=types.List(StepName()),
+            default=[],
+            help=(
+                f"Steps that never run in the {flow.name} flow, whoever asks for them: a list of "
+                "<interface>.<step>. A run that would have had one skips it, and says so in its "
+                "record and in the node's history."
+            ),
+        )
+        for flow in FLOWS.values()
+    ),
+    *(
+        cfg.IntOpt(
+            flow.brake,
+            default=default,
+            min=0,
+            max=1_000_000,
+            help=(
+                f"How many nodes may be in the {flow.name} flow at once; a request for one more "
+                "is refused. What runs already goes on. 0: no limit."
+            ),
+        )
+        for flow, default in ((DEPLOY, 250), (CLEAN, 50))
+        if flow.brake
+    ),
+    cfg.BoolOpt(
+        "automated_clean",
+        default=True,
         help=(
-            "Priorities that replace those of the drivers' deploy steps: a list of "
-            "<interface>.<step>:<priority>, for example "
-            "bios.apply_configuration:150,raid.create_configuration:0 (0 disables the step)."
+            "Whether a node is cleaned by its driver's clean steps on its way to available: on "
+            "provide and after an undeployment. A node's own automated_clean is asked first."
+        ),
+    ),
+    cfg.BoolOpt(
+        "allow_empty_cleaning",
+        default=True,
+        help=(
+            "Whether a node that has no enabled clean step becomes available without one, which "
+            "its history tells. False: it ends in clean failed."
         ),
     ),
     cfg.BoolOpt(

@@ -6,7 +6,7 @@ import socket
 
 from oslo_config import cfg, types
 
-from deploysteps import steps
+from deploysteps import releases, steps
 
 GROUP = cfg.OptGroup("DEFAULT")
 
@@ -66,6 +66,15 @@ OPTS: list[cfg.Opt] = [
         help=(
             "Start without an enabled hardware type or interface that cannot be loaded, and "
             "log which and why. Otherwise it stops the start."
+        ),
+    ),
+    cfg.StrOpt(
+        "pin_release_version",
+        choices=list(releases.RELEASES),
+        help=(
+            "During a rolling upgrade: the oldest release among the processes that share the "
+            "database. New work is begun as that release would, and the API speaks no newer "
+            "version; work that was begun goes on however it was begun. Unset: the newest."
         ),
     ),
     *(option for kind in steps.INTERFACE_TYPES for option in _interface_options(kind)),

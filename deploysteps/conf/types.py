@@ -104,6 +104,36 @@ class StepPriority(types.ConfigType):
         return str(value)
 
 
+class StepName(types.ConfigType):
+    """``<interface>.<step>``."""
+
+    def __init__(self) -> None:
+        """See the class."""
+        super().__init__(type_name="interface.step")
+
+    def __call__(self, value: Any) -> str:
+        """Check an entry and return it without blanks."""
+        name = str(value).strip()
+        interface, _, step = name.partition(".")
+        if interface not in steps.INTERFACE_TYPES or not step.isidentifier():
+            raise ValueError(
+                f"{value!r} should look like <interface>.<step>, for example "
+                f"deploy.erase_devices; interfaces are {', '.join(steps.INTERFACE_TYPES)}"
+            )
+        return name
+
+    def __repr__(self) -> str:
+        return "StepName"
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ == other.__class__
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
 class Network(types.ConfigType):
     """A network in CIDR notation, IPv4 or IPv6."""
 
