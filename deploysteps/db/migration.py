@@ -163,7 +163,9 @@ def _note(connection: sa.Connection) -> None:
 
 def _broken_off(database: Database, exc: Exception) -> str:
     at = current(database)
-    if database.dialect == "mysql":
+    if database.dialect == "mysql" and _goes_on(at):
+        remedy = f"mend the cause and then {_UPGRADE}, which goes on from there"
+    elif database.dialect == "mysql":
         remedy = (
             "MariaDB keeps what the broken migration did so far: restore the copy made before "
             "it, or take those changes back by hand, and then " + _UPGRADE
@@ -174,6 +176,12 @@ def _broken_off(database: Database, exc: Exception) -> str:
         f"a migration of {database!r} failed after revision {at or 'none (empty)'}: "
         f"{reason_of(exc)}; {remedy}"
     )
+
+
+def _goes_on(after: str | None) -> bool:
+    """Tell whether the migration after a revision may be run again when it broke off."""
+    following = (s for s in scripts().walk_revisions() if s.down_revision == after)
+    return any(getattr(script.module, "goes_on", False) for script in following)
 
 
 def ensure(database: Database) -> None:
@@ -196,14 +204,33 @@ def ensure(database: Database) -> None:
         ensure(database)
     elif _known(found):
         if database.dialect != "sqlite":
-            raise exceptions.DatabaseVersionError(
-                f"the schema of {database!r} is at revision {found}, and this program needs "
-                f"{head()}; {_UPGRADE}"
-            )
+            raise exceptions.DatabaseVersionError(_behind(database, found))
         LOG.info("Upgrading the schema from revision %s to %s", found, head())
         upgrade(database)
     else:
         _accept_newer(database, found)
+
+
+def check(database: Database) -> None:
+    """Refuse a schema that this program does not work on; nothing is made or changed.
+
+    :raises DatabaseVersionError: with the command to run.
+    """
+    found = current(database)
+    if found == head():
+        return
+    if found is None:
+        raise exceptions.DatabaseVersionError(f"{database!r} has no schema yet; {_UPGRADE}")
+    if _known(found):
+        raise exceptions.DatabaseVersionError(_behind(database, found))
+    _accept_newer(database, found)
+
+
+def _behind(database: Database, found: str) -> str:
+    return (
+        f"the schema of {database!r} is at revision {found}, and this program needs {head()}; "
+        f"{_UPGRADE}"
+    )
 
 
 def _make(database: Database) -> None:

@@ -126,6 +126,15 @@ class Node(NodeMethods, Base):
     deploy_steps_column: Mapped[list[Json] | None] = mapped_column("deploy_steps", types.Json)
     deploy_step_index_column: Mapped[int | None] = mapped_column("deploy_step_index", types.Json)
 
+    clean_step: Mapped[Json | None] = mapped_column(types.Json)
+    clean_steps_column: Mapped[list[Json] | None] = mapped_column("clean_steps", types.Json)
+    clean_step_index_column: Mapped[int | None] = mapped_column("clean_step_index", types.Json)
+    service_step: Mapped[Json | None] = mapped_column(types.Json)
+    service_steps_column: Mapped[list[Json] | None] = mapped_column("service_steps", types.Json)
+    service_step_index_column: Mapped[int | None] = mapped_column("service_step_index", types.Json)
+    verify_steps_column: Mapped[list[Json] | None] = mapped_column("verify_steps", types.Json)
+    verify_step_index_column: Mapped[int | None] = mapped_column("verify_step_index", types.Json)
+
     # What the agent told last; shown inside driver_internal_info as well.
     agent_url_column: Mapped[str | None] = mapped_column("agent_url", types.LongText)
     agent_version_column: Mapped[str | None] = mapped_column("agent_version", _text())
@@ -185,6 +194,55 @@ class Port(Base):
     __table_args__ = (MYSQL,)
 
 
+class NodeTrait(Base):
+    """A trait of a node; an instance that asks for it brings its deploy template."""
+
+    __tablename__ = "node_traits"
+
+    node_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
+    )
+    trait: Mapped[str] = mapped_column(_text(), primary_key=True, index=True)
+
+    __table_args__ = (MYSQL,)
+
+
+class DeployTemplate(Base):
+    """Steps that a deployment adds, when the instance asks for the trait of its name."""
+
+    __tablename__ = "deploy_templates"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    name: Mapped[str] = mapped_column(_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    steps: Mapped[list[Json]] = mapped_column(types.Json)
+    extra: Mapped[Json] = mapped_column(types.Json, default=dict)
+
+    __table_args__ = (MYSQL,)
+
+
+class Runbook(Base):
+    """Steps in order, for cleaning or servicing nodes that have the trait of its name."""
+
+    __tablename__ = "runbooks"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(_text(36), unique=True)
+    name: Mapped[str] = mapped_column(_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+    steps: Mapped[list[Json]] = mapped_column(types.Json)
+    disable_ramdisk: Mapped[bool] = mapped_column(default=False)
+    public: Mapped[bool] = mapped_column(default=False)
+    owner: Mapped[str | None] = mapped_column(_text(), index=True)
+    description: Mapped[str | None] = mapped_column(types.LongText)
+    extra: Mapped[Json] = mapped_column(types.Json, default=dict)
+
+    __table_args__ = (MYSQL,)
+
+
 class Conductor(Base):
     """A conductor process. Alive = online and heard of recently."""
 
@@ -227,6 +285,14 @@ class StepRun(Base):
     node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
     flow: Mapped[str] = mapped_column(_text(16))
     plan: Mapped[list[Json]] = mapped_column(types.Json)
+    request: Mapped[Json | None] = mapped_column(types.Json)
+    """What was asked for: steps, runbook, ``disable_ramdisk``."""
+    left_out: Mapped[list[Json] | None] = mapped_column(types.Json)
+    """Steps that were offered or asked for and do not run, each with why."""
+    mechanism: Mapped[str | None] = mapped_column(_text(16))
+    """How it runs: by ``steps`` (also null), or the old way by ``deploy``."""
+    resumes: Mapped[str | None] = mapped_column(_text(36))
+    """The failed run that this one goes on from, by its uuid."""
     requested_by: Mapped[str | None] = mapped_column(_text())
     started_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
     finished_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
@@ -267,6 +333,8 @@ class StepAttempt(Base):
     # Only while waiting: who ends it, what then, when to look, when to give up.
     owner: Mapped[str | None] = mapped_column(_text(16))
     reenter: Mapped[bool] = mapped_column(default=False)
+    reboot: Mapped[bool | None] = mapped_column(default=False)
+    """The machine reboots: only a new boot of its agent ends the wait."""
     waiting_since: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
     due_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
     deadline_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)

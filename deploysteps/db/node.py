@@ -18,13 +18,17 @@ from sqlalchemy import orm
 
 from deploysteps import exceptions
 from deploysteps.db import types
+from deploysteps.steps import FLOWS
 
 R = TypeVar("R")
 
 # driver_internal_info key -> mapped attribute.
 COLUMN_KEYS: dict[str, str] = {
-    "deploy_steps": "deploy_steps_column",
-    "deploy_step_index": "deploy_step_index_column",
+    **{
+        key: f"{key}_column"
+        for flow in FLOWS.values()
+        for key in (flow.list_field, flow.index_field)
+    },
     "agent_url": "agent_url_column",
     "agent_version": "agent_version_column",
     "agent_secret_token": "agent_token_column",
@@ -33,7 +37,12 @@ COLUMN_KEYS: dict[str, str] = {
 }
 
 STEP_KEYS: frozenset[str] = frozenset(
-    {"deploy_steps_column", "deploy_step_index_column", "deploy_step", "run_id"}
+    {
+        "run_id",
+        *(flow.step_field for flow in FLOWS.values()),
+        *(COLUMN_KEYS[flow.list_field] for flow in FLOWS.values()),
+        *(COLUMN_KEYS[flow.index_field] for flow in FLOWS.values()),
+    }
 )
 """Step state: only the engine writes it, and never under a shared lock."""
 
@@ -74,6 +83,8 @@ class NodeMethods:
     _writer: Callable[[Any], None] | None = None
     _reader: Callable[[Any], Any] | None = None
     _view: dict[str, Any] | None = None
+    verify_step: dict[str, Any] | None = None
+    """The current step of a verification: no column, its attempt names it."""
     _loaded: dict[str, Any] | None = None
 
     @property

@@ -84,6 +84,31 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
 }
 
 
+def condition(name: str, value: Any) -> sa.ColumnElement[bool]:
+    """Return what a filter of a driver's periodic method asks of a node.
+
+    :param name: one of :data:`FILTERS`, a column, or ``<column>_in``.
+    :raises InvalidParameterValue: for a name or a value that no node can have.
+    """
+    if name in FILTERS:
+        return FILTERS[name](value)
+    several = name.endswith("_in")
+    column = Node.__table__.c.get(name.removesuffix("_in"))
+    if column is None or isinstance(column.type, types.Json):
+        raise exceptions.InvalidParameterValue(
+            f"unknown node filter {name!r}; there are the node's columns of plain values, each "
+            f"also with _in, and {', '.join(sorted(FILTERS))}"
+        )
+    plain: Any = getattr(column.type, "impl_instance", column.type)
+    kind = plain.python_type
+    for one in value if several else [value]:
+        if one is not None and not isinstance(one, kind):
+            raise exceptions.InvalidParameterValue(
+                f"node filter {name!r} takes {kind.__name__}, not {type(one).__name__}"
+            )
+    return column.in_(list(value)) if several else column == value
+
+
 def listing(
     database: Database,
     *,
@@ -108,6 +133,12 @@ def listing(
             query, Node, c, limit=limit, marker=marker, sort_key=sort_key, sort_dir=sort_dir
         )
     )
+
+
+def count_in(database: Database, states: Iterable[str]) -> int:
+    """Return how many nodes are in one of these provision states."""
+    query = sa.select(sa.func.count()).where(Node.provision_state.in_(list(states)))
+    return int(database.read(lambda c: c.execute(query).scalar()) or 0)
 
 
 def insert(database: Database, values: Mapping[str, Any]) -> Node:

@@ -148,12 +148,6 @@ def exists(connection: sa.Connection, model: type[M], uuid: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-# How each database names the constraint; anchored, since the text quotes
-# the value as well, and that may look like anything.
-_CLASH = re.compile(
-    r"""(?:UNIQUE constraint failed: |constraint "uq_|for key \\?'(?:\w+\.)?uq_)"""
-    r"(nodes|ports)[._](instance_uuid|uuid|name|address)\b",
-)
 # (table, column) -> the error, and which of its arguments are which columns.
 _CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]] = {
     ("nodes", "uuid"): (exceptions.NodeAlreadyExists, {"uuid": "uuid"}),
@@ -165,7 +159,18 @@ _CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]
     ("ports", "uuid"): (exceptions.PortAlreadyExists, {"uuid": "uuid"}),
     ("ports", "name"): (exceptions.DuplicatePortName, {"name": "name"}),
     ("ports", "address"): (exceptions.MACAlreadyExists, {"mac": "address"}),
+    ("deploy_templates", "uuid"): (exceptions.DeployTemplateAlreadyExists, {"uuid": "uuid"}),
+    ("deploy_templates", "name"): (exceptions.DeployTemplateDuplicateName, {"name": "name"}),
+    ("runbooks", "uuid"): (exceptions.RunbookAlreadyExists, {"uuid": "uuid"}),
+    ("runbooks", "name"): (exceptions.RunbookDuplicateName, {"name": "name"}),
 }
+# How each database names the constraint; anchored, since the text quotes
+# the value as well, and that may look like anything.
+_CLASH = re.compile(
+    r"""(?:UNIQUE constraint failed: |constraint "uq_|for key \\?'(?:\w+\.)?uq_)"""
+    rf"({'|'.join({name for name, _ in _CLASHES})})[._]"
+    rf"({'|'.join({column for _, column in _CLASHES})})\b",
+)
 
 
 @contextmanager

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from deploysteps import states
+from deploysteps import exceptions, states
+from deploysteps.db import nodes
 from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
-from deploysteps.db.pages import has
+from deploysteps.db.node import COLUMN_KEYS
+from deploysteps.db.pages import has, made
 from deploysteps.db.runs import WAITING
 from deploysteps.db.transitions import Key
+from deploysteps.steps import OWNERS
 
 _A, _N, _R, _H = table(StepAttempt), table(Node), table(StepRun), table(NodeHistory)
 
@@ -30,7 +33,7 @@ def due(database: Database, conductor: str, until: datetime.datetime, limit: int
     """Return the waiting attempts of a conductor that are due, the earliest first."""
     query = (
         sa.select(_A.c.node_id, _A.c.run_id, _A.c.position, _A.c.attempt, _A.c.due_at)
-        .where(_A.c.owner.in_(("agent", "poller", "timer")), _A.c.due_at <= until)
+        .where(_A.c.owner.in_(OWNERS), _A.c.due_at <= until)
         .where(_A.c.conductor == conductor, _A.c.state == WAITING)
         .order_by(_A.c.due_at)
         .limit(limit)
@@ -48,6 +51,21 @@ class Orphan(NamedTuple):
     holder: str | None
     token: str | None
     since: datetime.datetime | None
+    why: str | None = None
+    """What happened, where it is not that its conductor was lost."""
+
+    @classmethod
+    def of(cls, node: Node, why: str) -> Orphan:
+        """Make one of a node whose lock is taken away on purpose."""
+        return cls(
+            node.id,
+            node.uuid,
+            node.provision_state,
+            node.reservation,
+            node.lock_token,
+            node.locked_at,
+            why,
+        )
 
 
 _ORPHAN = (
@@ -77,7 +95,7 @@ def gaps(database: Database, quiet_since: datetime.datetime) -> list[Orphan]:
     )
     waits = sa.select(sa.literal(1)).where(_A.c.run_id == _N.c.run_id, _A.c.state == WAITING)
     lost_wait = sa.and_(
-        _N.c.provision_state.in_(sorted(states.WAIT_STATES)),
+        _N.c.provision_state.in_(sorted(states.WAIT_STATES | states.HOLD_STATES)),
         _N.c.reservation.is_(None),
         ~waits.exists(),
     )
@@ -90,7 +108,7 @@ def foreign_waits(database: Database, conductor: str, alive: Collection[str]) ->
     """Return the waiting attempts of conductors that are gone."""
     query = (
         sa.select(_A.c.node_id, _A.c.run_id, _A.c.position, _A.c.attempt, _A.c.due_at)
-        .where(_A.c.owner.in_(("agent", "poller", "timer")), _A.c.state == WAITING)
+        .where(_A.c.owner.in_(OWNERS), _A.c.state == WAITING)
         .where(_A.c.conductor.not_in([*alive, conductor]))
     )
     rows = database.read(lambda c: list(c.execute(query).all()))
@@ -106,6 +124,86 @@ def take_wait(database: Database, key: Key, conductor: str) -> None:
         .values(conductor=conductor)
     )
     database.write(lambda c: c.execute(query) and None, happened=again)
+
+
+class User(NamedTuple):
+    """A node that uses an interface, as far as a driver's predicate may look at it."""
+
+    node_id: int
+    uuid: str
+    driver: str
+    conductor_group: str
+    interface: str | None
+    fields: dict[str, Any]
+
+
+def check_fields(fields: Collection[str]) -> None:
+    """Refuse what is no field of a node.
+
+    :raises InvalidParameterValue: naming it.
+    """
+    for name in fields:
+        if name != _INTERNAL and name not in _N.c:
+            raise exceptions.InvalidParameterValue(f"a node has no field {name!r}")
+
+
+_INTERNAL = "driver_internal_info"
+"""Shown to drivers with the columns that are keys of it."""
+
+
+def users(
+    database: Database,
+    kind: str,
+    names: Mapping[str, Collection[str | None]],
+    filters: Mapping[str, Any],
+    fields: Collection[str] = (),
+) -> list[User]:
+    """Return the nodes that use an interface and pass the filters; one query.
+
+    :param kind: the interface's type.
+    :param names: hardware type -> the interface's names there; None stands for
+        nodes that name none.
+    :param filters: see :func:`deploysteps.db.nodes.condition`.
+    :param fields: what else of a node is told.
+    """
+    check_fields(fields)
+    own = _N.c[f"{kind}_interface"]
+    used = [
+        sa.and_(_N.c.driver == driver, own.is_(None) if name is None else own == name)
+        for driver, known in names.items()
+        for name in known
+    ]
+    always = (_N.c.id, _N.c.uuid, _N.c.driver, _N.c.conductor_group, own)
+    told = [
+        name
+        for field in fields
+        for name in ((_INTERNAL, *COLUMN_KEYS) if field == _INTERNAL else (field,))
+    ]
+    query = (
+        sa.select(*always, *(_N.c[name] for name in told if name not in {c.name for c in always}))
+        .where(sa.or_(sa.false(), *used))
+        .where(*(nodes.condition(name, value) for name, value in filters.items()))
+        .order_by(_N.c.id)
+    )
+    rows = database.read(lambda c: list(c.execute(query).mappings()))
+    return [
+        User(
+            row["id"],
+            row["uuid"],
+            row["driver"],
+            row["conductor_group"],
+            row[own.name],
+            {field: _told(dict(row), field) for field in fields},
+        )
+        for row in rows
+    ]
+
+
+def _told(row: Mapping[str, Any], field: str) -> Any:
+    if field != _INTERNAL:
+        return row[field]
+    keys = {attribute: row[key] for key, attribute in COLUMN_KEYS.items()}
+    return made(Node, driver_internal_column=row[_INTERNAL], **keys).driver_internal_info
 
 
 def prune_runs(database: Database, keep: int) -> int:

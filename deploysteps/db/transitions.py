@@ -59,6 +59,7 @@ _NO_WAIT: dict[str, Any] = {
     "signal_detail": None,
     "poll": None,
     "reenter": False,
+    "reboot": False,
 }
 
 _FINISH = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state != FINISHED)
@@ -68,7 +69,7 @@ _FINISH_RUNNING = _FINISH.values(
 _FINISH_WAITING = _FINISH.values(
     state=FINISHED, **_bound("finished_at", "outcome", "error", "evidence"), **_NO_WAIT
 )
-_WAIT_COLUMNS = ("owner", "reenter", "waiting_since", "due_at", "deadline_at", "poll")
+_WAIT_COLUMNS = ("owner", "reenter", "reboot", "waiting_since", "due_at", "deadline_at", "poll")
 _BEGIN_RUNNING = (
     *Key._fields,
     "node_id",
@@ -184,6 +185,15 @@ def send_signal(database: Database, key: Key, kind: str, detail: str | None = No
     )
 
 
+_PROGRESS = _FINISH.values(**_bound("progress"))
+
+
+def report_progress(database: Database, key: Key, progress: Mapping[str, Any]) -> None:
+    """Write how far an attempt is; no lock, and nothing once it has ended."""
+    values = {"v_progress": dict(progress), **_named(key)}
+    database.write(lambda c: c.execute(_PROGRESS, values) and None, happened=again)
+
+
 _ABORT_RUN = (
     sa.update(_RUN)
     .where(_RUN.c.id == sa.bindparam("k_run"))
@@ -215,26 +225,15 @@ def ask_abort(database: Database, run_id: int, by: str, cut_short: Key | None = 
     return database.write(work, happened=again)
 
 
-def start_run(
-    connection: sa.Connection,
-    *,
-    node_id: int,
-    flow: str,
-    plan: list[dict[str, Any]],
-    requested_by: str | None,
-    now: datetime.datetime,
-) -> tuple[int, str]:
-    """Insert a run and return its row id and uuid."""
+def start_run(connection: sa.Connection, **values: Any) -> tuple[int, str]:
+    """Insert a run and return its row id and uuid.
+
+    :param values: columns of :class:`~deploysteps.db.models.StepRun`.
+    """
     uuid = str(uuid4())
+    by = values.pop("requested_by", None)
     result = connection.execute(
-        sa.insert(_RUN).values(
-            uuid=uuid,
-            node_id=node_id,
-            flow=flow,
-            plan=plan,
-            requested_by=requested_by[:255] if requested_by else None,
-            started_at=now,
-        )
+        sa.insert(_RUN).values(uuid=uuid, requested_by=by[:255] if by else None, **values)
     )
     return int((result.inserted_primary_key or (0,))[0]), uuid
 

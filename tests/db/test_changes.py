@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from deploysteps import exceptions
 from deploysteps.db import locks, nodes, types
 from deploysteps.db.node import COLUMN_KEYS
+from deploysteps.steps import FLOWS
 
 JSON_COLUMNS = (
     "driver_info",
@@ -233,8 +234,8 @@ def test_no_two_nodes_share_a_default(sqlite, make):
 
 NOW = datetime.datetime(2026, 11, 3, 12, 0, 0, 5, datetime.UTC)
 COLUMN_VALUES = {
-    "deploy_steps": [{"step": "a", "args": {"x": [1]}}],
-    "deploy_step_index": 0,
+    **{flow.list_field: [{"step": "a", "args": {"x": [1]}}] for flow in FLOWS.values()},
+    **{flow.index_field: 0 for flow in FLOWS.values()},
     "agent_url": "http://agent:9999",
     "agent_version": "11.0",
     "agent_secret_token": "token",
@@ -333,8 +334,8 @@ TIMES = st.datetimes(
     datetime.datetime(2000, 1, 1), datetime.datetime(2100, 1, 1), timezones=st.just(datetime.UTC)
 ).map(types.timestamp)
 OF_COLUMN = {
-    "deploy_steps": st.lists(VALUES, max_size=3),
-    "deploy_step_index": st.integers(0, 300),
+    **{flow.list_field: st.lists(VALUES, max_size=3) for flow in FLOWS.values()},
+    **{flow.index_field: st.integers(0, 300) for flow in FLOWS.values()},
     "agent_url": PLAIN,
     "agent_version": PLAIN,
     "agent_secret_token": PLAIN,

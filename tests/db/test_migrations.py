@@ -12,20 +12,20 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions
-from deploysteps.db import migration, nodes, ports, types
+from deploysteps.db import migration, nodes, ports, runs, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Base, SchemaRevision, table
 
 REVISIONS = table(SchemaRevision)
 SCRIPTS = Path(migration.__file__).parent / "migrations"
 
-SECOND = '''
+NEXT = '''
 """Adds."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0002", "0001"
-position, compatible_from = 2, {compatible_from}
+revision, down_revision = "{revision}", "{head}"
+position, compatible_from = {position}, {compatible_from}
 
 
 def upgrade():
@@ -47,14 +47,28 @@ FAIL = (
 )
 
 
+HEAD = migration.head()
+HEAD_AT = int(HEAD)
+AFTER = f"{HEAD_AT + 1:04}"
+"""This program's newest revision, and the one that tests add to it."""
+LINE = [(f"{place:04}", place, 1) for place in range(1, HEAD_AT + 1)]
+"""What is noted when every migration was applied: all of them only add."""
+
+
 @pytest.fixture
 def newer(tmp_path, monkeypatch):
-    """Give this program a second migration."""
+    """Give this program one more migration."""
 
     def give(upgrade=ADD, compatible_from=1):
         shutil.copytree(SCRIPTS, tmp_path / "migrations", dirs_exist_ok=True)
-        text = SECOND.format(upgrade=upgrade, compatible_from=compatible_from)
-        (tmp_path / "migrations/versions/0002_second.py").write_text(text)
+        text = NEXT.format(
+            revision=AFTER,
+            head=HEAD,
+            position=HEAD_AT + 1,
+            upgrade=upgrade,
+            compatible_from=compatible_from,
+        )
+        (tmp_path / f"migrations/versions/{AFTER}_next.py").write_text(text)
         monkeypatch.setattr(migration, "__file__", str(tmp_path / "migration.py"))
 
     return give
@@ -94,11 +108,11 @@ def test_up_down_and_up_again(blank):
     """F60: and each time the tables are what the models say, indexes included."""
     for _ in range(2):
         migration.ensure(blank)
-        assert migration.current(blank) == migration.head() == "0001"
+        assert migration.current(blank) == migration.head() == "0002"
         assert set(Base.metadata.tables) <= tables(blank)
         with blank.reading() as connection:
             assert migration.differences(connection) == []
-        assert noted(blank) == [("0001", 1, 1)]
+        assert noted(blank) == LINE
         migration.downgrade(blank, "base")
         assert migration.current(blank) is None and tables(blank) == {"alembic_version"}
 
@@ -140,19 +154,19 @@ def test_an_older_schema(blank, newer, caplog):
     caplog.set_level(logging.INFO, "deploysteps")
     if blank.dialect == "sqlite":
         migration.ensure(blank)
-        assert "from revision 0001 to 0002" in caplog.text
+        assert f"from revision {HEAD} to {AFTER}" in caplog.text
     else:
         with pytest.raises(exceptions.DatabaseVersionError) as told:
             migration.ensure(blank)
-        assert "0001" in str(told.value) and "0002" in str(told.value)
+        assert HEAD in str(told.value) and AFTER in str(told.value)
         assert "run: deploysteps db upgrade" in str(told.value)
-        assert migration.current(blank) == "0001" and "colour" not in columns(blank)
+        assert migration.current(blank) == HEAD and "colour" not in columns(blank)
         migration.upgrade(blank)
         migration.ensure(blank)
-    assert migration.current(blank) == "0002" and "colour" in columns(blank)
-    assert noted(blank) == [("0001", 1, 1), ("0002", 2, 1)]
-    migration.downgrade(blank, "0001")
-    assert "colour" not in columns(blank) and noted(blank) == [("0001", 1, 1)]
+    assert migration.current(blank) == AFTER and "colour" in columns(blank)
+    assert noted(blank) == [*LINE, (AFTER, HEAD_AT + 1, 1)]
+    migration.downgrade(blank, HEAD)
+    assert "colour" not in columns(blank) and noted(blank) == LINE
 
 
 def test_when_a_migration_was_applied_stays(blank, newer):
@@ -178,7 +192,7 @@ def test_rows_survive_a_table_that_is_made_anew(blank, newer, make):
     newer(REMAKE)
     migration.upgrade(blank)
     assert [p.address for p in ports.of_node(blank, node.id)] == ["aa:bb"]
-    migration.downgrade(blank, "0001")
+    migration.downgrade(blank, HEAD)
     assert nodes.get(blank, node.uuid).id == node.id and len(ports.of_node(blank, node.id)) == 1
     with pytest.raises(Exception, match="(?i)foreign key|violates|constraint"):
         ports.insert(blank, {"node_id": 4711, "node_uuid": node.uuid, "address": "cc:dd"})
@@ -191,12 +205,12 @@ def test_a_migration_that_fails(blank, newer):
     with pytest.raises(exceptions.DatabaseVersionError) as told:
         migration.upgrade(blank)
     text = str(told.value)
-    assert "after revision 0001" in text and "no_such_table" in text and "db upgrade" in text
+    assert f"after revision {HEAD}" in text and "no_such_table" in text and "db upgrade" in text
     assert "\n" not in text and "hunter2" not in text
     half = blank.dialect == "mysql"
     assert ("colour" in columns(blank)) is half
     assert ("by hand" if half else "nothing was changed") in text
-    assert migration.current(blank) == "0001"
+    assert migration.current(blank) == HEAD
 
 
 def test_a_first_migration_that_broke_off(blank):
@@ -220,7 +234,7 @@ def test_a_newer_schema_that_only_adds_is_used(blank, caplog):
 
 
 @pytest.mark.parametrize(
-    ("note", "compatible_from"), [(True, 2), (False, 1)], ids=["incompatible", "unknown"]
+    ("note", "compatible_from"), [(True, 9), (False, 1)], ids=["incompatible", "unknown"]
 )
 def test_any_other_newer_schema_is_refused(blank, note, compatible_from):
     migration.ensure(blank)
@@ -315,9 +329,143 @@ def test_processes_that_start_at_once_on_an_empty_database(blank, tmp_path):
             for process in started:
                 process.stdin.write(url + "\n")
                 process.stdin.flush()
-            assert [p.stdout.readline() for p in started] == ["made 0001\n"] * 2
+            assert [p.stdout.readline() for p in started] == [f"made {HEAD}\n"] * 2
     finally:
         for process in started:
             process.stdin.close()
             process.wait(10)
             process.stdout.close()
+
+
+def _old_tables(database: Database) -> sa.MetaData:
+    """Return the tables as a program of the first revision knows them."""
+    found = sa.MetaData()
+    with database.engine.connect() as connection:
+        found.reflect(connection)
+    return found
+
+
+def _old_rows(node_id: int) -> dict[str, dict]:
+    """Return what such a program writes, its columns only."""
+    now = types.utcnow().replace(tzinfo=None)
+    return {
+        "step_runs": {
+            "id": node_id,
+            "uuid": f"{node_id:036}",
+            "node_id": node_id,
+            "flow": "deploy",
+            "plan": "[]",
+            "started_at": now,
+        },
+        "step_attempts": {
+            "run_id": node_id,
+            "position": 0,
+            "attempt": 1,
+            "node_id": node_id,
+            "interface": "deploy",
+            "step": "deploy",
+            "state": "waiting",
+            "conductor": "c",
+            "started_at": now,
+            "reenter": False,
+            "owner": "agent",
+        },
+    }
+
+
+def test_programs_of_the_first_revision_go_on_writing(blank, make):
+    """A rolling upgrade migrates first: they insert rows without the new columns."""
+    migration.upgrade(blank, "0001")
+    old = _old_tables(blank)
+    migration.upgrade(blank)
+    assert len(_old_tables(blank).tables["nodes"].c) > len(old.tables["nodes"].c)
+    node = make(blank)
+    with blank.engine.begin() as connection:
+        for name, row in _old_rows(node.id).items():
+            connection.execute(sa.insert(old.tables[name]).values(row))
+        machines = old.tables["nodes"]
+        same = [column for column in machines.c if column.name not in ("id", "uuid")]
+        names = ["id", "uuid", *(column.name for column in same)]
+        other = sa.select(sa.literal(node.id + 1), sa.literal(f"{1:036}"), *same)
+        connection.execute(sa.insert(machines).from_select(names, other))
+    run = runs.of_node(blank, node.id)[0]
+    assert (run.request, run.left_out, run.mechanism, run.resumes) == (None,) * 4
+    assert runs.attempts(blank, [run.id])[run.id][0].reboot is None
+    fresh = nodes.get(blank, node.id + 1)
+    assert fresh.clean_step is None and fresh.driver_internal_info == {}
+
+
+def test_rows_survive_the_second_migration_and_its_taking_back(blank, make):
+    """SQLite makes the tables anew to drop columns; indexes and rows are there afterwards."""
+
+    def indexes():
+        with blank.engine.connect() as connection:
+            inspected = sa.inspect(connection)
+            return {
+                (
+                    name,
+                    index["name"],
+                    tuple(index["column_names"]),
+                    bool(index["unique"]),
+                    str((index.get("dialect_options") or {}).get(f"{blank.dialect}_where")),
+                )
+                for name in inspected.get_table_names()
+                for index in inspected.get_indexes(name)
+            }
+
+    migration.upgrade(blank, "0001")
+    first = _old_tables(blank)
+    before = indexes()
+    migration.upgrade(blank)
+    node = make(blank, name="one")
+    with blank.engine.begin() as connection:
+        for name, row in _old_rows(node.id).items():
+            connection.execute(sa.insert(first.tables[name]).values(row))
+    migration.downgrade(blank, "0001")
+    assert indexes() == before
+    after = _old_tables(blank)
+    assert {name: set(t.c.keys()) for name, t in after.tables.items()} == {
+        name: set(t.c.keys()) for name, t in first.tables.items()
+    }
+    migration.upgrade(blank)
+    assert nodes.get(blank, "one").id == node.id
+    assert [a.owner for a in runs.attempts(blank, [node.id])[node.id]] == ["agent"]
+    with blank.reading() as connection:
+        assert migration.differences(connection) == []
+
+
+def test_a_schema_is_checked_without_a_change(blank, newer):
+    """The remedy is named; the same words as a service that starts."""
+    with pytest.raises(exceptions.DatabaseVersionError, match="no schema yet; run: deploysteps db"):
+        migration.check(blank)
+    assert tables(blank) == set()
+    migration.ensure(blank)
+    migration.check(blank)
+    newer()
+    with pytest.raises(exceptions.DatabaseVersionError, match=f"needs {AFTER}; run: deploysteps"):
+        migration.check(blank)
+    assert migration.current(blank) == HEAD
+    pretend(blank, "0009")
+    migration.check(blank)
+    pretend(blank, "0008", note=False)
+    with pytest.raises(exceptions.DatabaseVersionError, match="does not know"):
+        migration.check(blank)
+
+
+def test_a_second_migration_that_broke_off_goes_on(blank):
+    """MariaDB keeps half of it; the remedy is to run it again, and that is told."""
+    migration.upgrade(blank, "0001")
+    with blank.engine.begin() as connection:
+        # In the way of one of the last things that it does.
+        connection.exec_driver_sql("CREATE VIEW runbooks AS SELECT uuid FROM nodes")
+    with pytest.raises(exceptions.DatabaseVersionError) as told:
+        migration.upgrade(blank)
+    half = blank.dialect == "mysql"
+    assert ("which goes on from there" in str(told.value)) is half
+    assert ("by hand" in str(told.value)) is False
+    assert ("node_traits" in tables(blank)) is half and migration.current(blank) == "0001"
+    with blank.engine.begin() as connection:
+        connection.exec_driver_sql("DROP VIEW runbooks")
+    migration.upgrade(blank)
+    with blank.reading() as connection:
+        assert migration.differences(connection) == []

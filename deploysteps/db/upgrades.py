@@ -1,0 +1,158 @@
+"""What an upgrade leaves to do: data that older programs wrote, and runs begun the old way.
+
+A migration of the schema changes no rows: it has to be quick. Rows of older
+programs are brought up to date afterwards, a batch at a time, while services
+run; a later release may then rely on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from deploysteps.db.engine import Database, again, reason_of
+from deploysteps.db.models import Base, Node, StepAttempt, StepRun, table
+
+BY_STEPS, OLD_WAY = "steps", "deploy"
+"""``mechanism`` of a run: by steps, or by the deploy interface's ``deploy(task)``."""
+
+
+class Batch(NamedTuple):
+    """What came of one batch."""
+
+    found: int
+    """Rows that were to be changed when they were read."""
+    done: int
+    """Rows that were changed; others were changed by somebody else meanwhile."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fill:
+    """An online data migration: rows of older programs get the value that they stand for.
+
+    Only what is still null is written, in the statement that looks: a newer
+    value, by whomever, is never replaced.
+    """
+
+    name: str
+    model: type[Base]
+    column: str
+    value: Any
+
+    @property
+    def table(self) -> sa.Table:
+        """The table that has the rows."""
+        return table(self.model)
+
+    @property
+    def _old(self) -> sa.ColumnElement[bool]:
+        return self.table.c[self.column].is_(None)
+
+    def left(self, database: Database) -> int:
+        """Count the rows that are not up to date."""
+        query = sa.select(sa.func.count()).select_from(self.table).where(self._old)
+        return int(database.read(lambda c: c.execute(query).scalar()) or 0)
+
+    def batches(self, database: Database, size: int, most: int | None = None) -> Iterator[Batch]:
+        """Change rows, ``size`` in a transaction, until none is found or ``most`` were.
+
+        It goes through the table once, by its key: what an older program
+        writes behind it is found by the next call.
+        """
+        columns = list(self.table.primary_key.columns)
+        key = sa.tuple_(*columns)
+        rows = sa.select(*columns).where(self._old).order_by(*columns)
+        left = float("inf") if most is None else most
+        while left > 0:
+            with database.reading() as connection:
+                keys = [tuple(row) for row in connection.execute(rows.limit(int(min(size, left))))]
+            if not keys:
+                return
+            change = sa.update(self.table).where(key.in_(keys), self._old)
+            yield Batch(len(keys), _changed(database, change.values({self.column: self.value})))
+            left -= len(keys)
+            # The first column again: MariaDB finds no place in an index by several.
+            rows = rows.where(columns[0] >= keys[-1][0], key > keys[-1])
+
+
+def _changed(database: Database, change: sa.Update) -> int:
+    return database.write(lambda c: c.execute(change).rowcount, happened=again)
+
+
+MIGRATIONS: tuple[Fill, ...] = (
+    Fill("mechanism of runs", StepRun, "mechanism", BY_STEPS),
+    Fill("reboot of attempts", StepAttempt, "reboot", False),
+)
+"""Every online data migration, the oldest first. One is taken out when no program
+that is compatible with the schema needs it any more."""
+
+
+@dataclasses.dataclass
+class Result:
+    """What came of one migration."""
+
+    name: str
+    table: str
+    found: int = 0
+    done: int = 0
+    left: int = 0
+    error: str | None = None
+
+
+def migrate(
+    database: Database,
+    *,
+    max_count: int | None = None,
+    batch: int = 500,
+    progress: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Run every migration, and count what is left in each table afterwards.
+
+    It may be broken off and called again, and several may run at once.
+
+    :param max_count: how many rows to change at most, over all of them.
+    :param progress: is told of every batch.
+    """
+    results: list[Result] = []
+    for one in MIGRATIONS:
+        result = Result(one.name, one.table.name)
+        used = sum(earlier.found for earlier in results)
+        results.append(result)
+        try:
+            room = None if max_count is None else max_count - used
+            for found, done in one.batches(database, batch, room):
+                result.found, result.done = result.found + found, result.done + done
+                progress(result)
+        except Exception as exc:  # the others may go on, and what is left is told
+            result.error = reason_of(exc)
+    for one, result in zip(MIGRATIONS, results, strict=True):
+        result.left = one.left(database)
+    return results
+
+
+def leftovers(database: Database) -> Mapping[str, int]:
+    """Return table -> rows that an online data migration has to change still."""
+    found: dict[str, int] = {}
+    for one in MIGRATIONS:
+        found[one.table.name] = found.get(one.table.name, 0) + one.left(database)
+    return {name: count for name, count in found.items() if count}
+
+
+def begun_the_old_way(database: Database, limit: int) -> tuple[list[str], int]:
+    """Return uuids of nodes whose deployment runs the old way, and how many there are."""
+    nodes, runs = table(Node), table(StepRun)
+    going_on = sa.select(runs.c.node_id).where(
+        runs.c.mechanism == OLD_WAY, runs.c.finished_at.is_(None)
+    )
+    theirs = nodes.c.id.in_(going_on)
+    query = sa.select(nodes.c.uuid).where(theirs).order_by(nodes.c.id).limit(limit)
+    count = sa.select(sa.func.count()).select_from(nodes).where(theirs)
+
+    def work(connection: sa.Connection) -> tuple[list[str], int]:
+        uuids = list(connection.execute(query).scalars())
+        return uuids, int(connection.execute(count).scalar() or 0)
+
+    return database.read(work)
