@@ -130,9 +130,10 @@ def until(condition: Callable[[], Any], timeout: float = 15) -> Any:
     return value
 
 
-def last_run(database: Database, node: Node) -> StepRun:
-    """Return the node's newest run."""
-    return runs.of_node(database, node.id, limit=1)[0]
+def last_run(database: Database, node: Node, flow: str | None = None) -> StepRun:
+    """Return the node's newest run, of a flow if one is named."""
+    found = runs.of_node(database, node.id)
+    return next(run for run in found if flow in (None, run.flow))
 
 
 def attempts(database: Database, node: Node) -> list[StepAttempt]:

@@ -25,6 +25,18 @@ class Waits:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Pauses:
+    """The step is done after some seconds."""
+
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holds:
+    """The run goes on when an operator says so."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NotReady:
     """The step wants to be entered again."""
 
@@ -42,7 +54,7 @@ class Failed:
     """A step that raised may be retried; one that answered nonsense may not."""
 
 
-Answer = Done | Waits | NotReady | Failed
+Answer = Done | Waits | Pauses | Holds | NotReady | Failed
 DONE = Done()
 
 
@@ -57,7 +69,10 @@ def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = Tru
     try:
         value = call()
     except exceptions.StepNotReady as exc:
-        return NotReady(words.text_of(exc), exc.after)
+        why = words.text_of(exc)
+        if flow.waiting is None:
+            return Failed(f"it is not ready ({why}), and a {flow.name} step cannot wait", exc)
+        return NotReady(why, exc.after)
     except BaseException as exc:  # SystemExit and its like end a step, not the conductor
         if task.lost and isinstance(exc, exceptions.LockLost):
             raise
@@ -71,13 +86,12 @@ def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = Tru
 
 def _checked(flow: StepFlow, info: Mapping[str, Any]) -> Answer:
     """Return None's meaning: a step that began something and did not say so failed."""
-    flags = [key for key in flow.flags if info.get(key)]
+    flags = [key for key in asked_flags(flow) if info.get(key)]
     if states.asked_to_wait.get() is None and not flags:
         return DONE
     what = f"set {', '.join(flags)}" if flags else "called states.wait()"
     return Failed(
-        f"it {what} and then returned None, as if it were finished; "
-        f"return the wait state ({flow.waiting!r})",
+        f"it {what} and then returned None, as if it were finished; {_wanted(flow)}",
         raised=False,
     )
 
@@ -86,10 +100,19 @@ def _nonsense(value: Any, flow: StepFlow) -> str:
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
         value.close()  # its body never ran and never will
     kind = type(value).__name__
+    or_waits = f", or the state {flow.waiting!r} when it goes on elsewhere" if flow.waiting else ""
     shown = f" {value!r}" if type(value) in (bool, int, float) else ""
     if isinstance(value, str) and value in states.STATES:
         shown = f" {str(value)!r}"
-    return (
-        f"it returned {kind}{shown}; a {flow.name} step returns None when it is done, "
-        f"or the state {flow.waiting!r} when it goes on elsewhere"
-    )
+    return f"it returned {kind}{shown}; a {flow.name} step returns None when it is done{or_waits}"
+
+
+def asked_flags(flow: StepFlow) -> tuple[str, ...]:
+    """Return the flags that say, when set, that a step goes on."""
+    return (flow.flags.reboot, flow.flags.polling) if flow.flags else ()
+
+
+def _wanted(flow: StepFlow) -> str:
+    if flow.waiting is None:
+        return f"a {flow.name} step cannot wait"
+    return f"return the wait state ({flow.waiting!r})"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import answers, endings, engine, waiting, words
+from deploysteps.conductor import answers, attempts, endings, engine, waiting, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
@@ -120,6 +120,8 @@ def _too_long(attempt: StepAttempt) -> str:
         "agent": "the machine's agent to report that it is done",
         "poller": "the polled work to finish",
         "timer": "the step to become ready",
+        "callback": "the driver to say that it is done",
+        "operator": "an operator",
     }[attempt.owner or "agent"]
     return f"timed out: it waited longer than its limit of {took:g} s for {whom}"
 
@@ -147,10 +149,6 @@ def overrides_heartbeat(deploy: Any) -> bool:
     return type(deploy).heartbeat is not DeployInterface.heartbeat
 
 
-def _waiting_step(task: TaskManager, flow: StepFlow) -> dict[str, Any]:
-    return dict(getattr(task.node, flow.step_field) or {})
-
-
 def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) -> None:
     """Let the deploy interface say what a heartbeat means."""
     if beat.agent_status or beat.agent_status_message:
@@ -166,8 +164,11 @@ def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) 
     if attempt.owner == "agent" and attempt.reenter:
         _settle(task, flow, attempt, answers.DONE)
         return
-    if attempt.owner == "agent" or overrides_heartbeat(task.driver.deploy):
-        task.waiting_step = _waiting_step(task, flow)
+    if attempt.owner == "agent":
+        task.waiting_step = dict(attempts.entry_of(task, flow))
+    else:
+        # It hears every beat, and ends no wait that is not the agent's to end.
+        task.overheard = True
     _settle(task, flow, attempt, _tell_driver(task, flow, beat))
 
 
@@ -196,7 +197,7 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
 
 def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
     """Ask ``check_step`` of the interface that ran the step."""
-    step = _waiting_step(task, flow)
+    step = dict(attempts.entry_of(task, flow))
     interface = getattr(task.driver, attempt.interface)
     said: list[Any] = []
     answer = answers.ask(
@@ -219,7 +220,7 @@ def _settle(
     task: TaskManager, flow: StepFlow, attempt: StepAttempt, answer: answers.Answer | None
 ) -> None:
     """Act on what was learnt of a waiting attempt; None: it goes on waiting."""
-    task.waiting_step, task.answer = None, None
+    task.waiting_step, task.answer, task.overheard = None, None, False
     if task.ended:
         return  # the driver ended the run itself, by an event
     if isinstance(answer, answers.Failed):
@@ -232,11 +233,15 @@ def _settle(
 
 def _rearm(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
     """Go on waiting, and give the lock back, in one write."""
-    look, poll = attempt.due_at, attempt.poll
+    look, poll = None, attempt.poll
     if attempt.owner == "poller" and poll is not None:
         look, poll = waiting.next_poll(poll, types.utcnow())
     elif attempt.owner == "agent":
         look = _silent_at(task, flow, attempt)
+    elif attempt.owner == "timer":
+        look = attempt.due_at
+    if task.node.provision_state == flow.running:  # an old driver has said "resume"
+        attempts.set_state(task.node, flow.waiting or flow.running)
     due = waiting.earliest(look, attempt.deadline_at)
     also = [transitions.rearm(key_of(attempt), due, poll, attempt.evidence)]
     try:
@@ -251,12 +256,12 @@ def _silent_at(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> Any:
     if attempt.owner != "agent" or attempt.waiting_since is None:
         return None
     return waiting.silent_at(
-        attempt.waiting_since, task.node.agent_heartbeat_column, engine.clocks(task, flow)
+        attempt.waiting_since, task.node.agent_heartbeat_column, attempts.clocks(task, flow)
     )
 
 
 def _check_silence(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
-    limit = engine.clocks(task, flow).silence
+    limit = attempts.clocks(task, flow).silence
     silent = _silent_at(task, flow, attempt)
     if silent is None or types.utcnow() < silent:
         _rearm(task, flow, attempt)

@@ -91,7 +91,7 @@ def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:
         return False
     if attempt.owner == "agent":
         return True
-    if attempt.owner == "timer" or attempt.conductor != runtime.host:
+    if attempt.owner in ("timer", "operator") or attempt.conductor != runtime.host:
         return False
     driver = runtime.registry.build(nodes.get(runtime.database, node.id))
     return attend.overrides_heartbeat(driver.deploy)

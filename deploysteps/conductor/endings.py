@@ -13,7 +13,7 @@ from typing import Any
 from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.db import locks, nodes, runs, transitions, types
-from deploysteps.steps import StepFlow
+from deploysteps.steps import Call, StepFlow
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ class Ending:
     attempt_outcome: str | None = None
     """Of the current attempt, where it is not the run's: an abort that came
     while a step ran takes effect when the step has ended well."""
+    note: str | None = None
+    """What the history tells of a good end beyond that it was one."""
     keep_lock: bool = False
     """The state is not the last one: an undeploy goes on under the lock."""
 
@@ -45,9 +47,9 @@ class Ending:
         return self.outcome == SUCCESS
 
 
-def succeed() -> Ending:
+def succeed(note: str | None = None) -> Ending:
     """End well."""
-    return Ending(SUCCESS, states.DONE)
+    return Ending(SUCCESS, states.DONE, note=note)
 
 
 def fail(reason: str, exception: BaseException | None = None, **more: Any) -> Ending:
@@ -65,12 +67,14 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         raise exceptions.LockLost(node=task.node.uuid)
     node, attempt = task.node, task.attempt
     reason = ending.reason
-    if not ending.good and ending.clean_up and flow.clean_up:
+    if not ending.good and ending.clean_up and flow.clean_up and with_ramdisk(task, flow):
         reason = _cleaned_up(task, flow, reason)
     mask = task.masker()
     error = words.shown(reason, mask, words.LAST_ERROR_BYTES) if reason else None
     now = types.utcnow()
-    before = {name: getattr(node, name) for name in ("provision_state", flow.step_field)}
+    kept = ("provision_state", "target_provision_state", flow.step_field)
+    before = {name: getattr(node, name) for name in kept}
+    had = {key: node.driver_internal_info.get(key) for key in flow.keys}
     values = _node_values(task, flow, ending, error, now)
     also = []
     if attempt is not None and attempt.state != runs.FINISHED:
@@ -90,7 +94,7 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         transitions.history(
             nodes.history_row(
                 node.id,
-                error or f"{flow.name} succeeded; the node is {values['provision_state']}",
+                error or _told_well(flow, ending, values["provision_state"]),
                 event_type=f"{flow.name} {ending.outcome}",
                 severity="INFO" if ending.good else "ERROR",
                 conductor=task.runtime.host,
@@ -112,6 +116,7 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         # Asked for before the fence, or between it and the run's row.
         for name, value in before.items():
             setattr(node, name, value)
+        node.driver_internal_info.update({k: v for k, v in had.items() if v is not None})
         raise locks.AbortAsked from None
     task.attempt = None
     told = LOG.info if ending.good else LOG.error
@@ -125,9 +130,25 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
     )
 
 
+def with_ramdisk(task: Any, flow: StepFlow) -> bool:
+    """Tell whether the run prepares the ramdisk, and has to put it away."""
+    return not (flow.no_ramdisk and task.node.driver_internal_info.get(flow.no_ramdisk))
+
+
+def _told_well(flow: StepFlow, ending: Ending, state: str) -> str:
+    note = f" ({ending.note})" if ending.note else ""
+    return f"{flow.name} succeeded{note}; the node is {state}"
+
+
+def call(task: Any, what: Call) -> Any:
+    """Call a method of one of the node's interfaces."""
+    return getattr(getattr(task.driver, what.interface), what.method)(task)
+
+
 def _cleaned_up(task: Any, flow: StepFlow, reason: str | None) -> str | None:
     try:
-        getattr(task.driver.deploy, flow.clean_up or "")(task)
+        if flow.clean_up is not None:
+            call(task, flow.clean_up)
     except BaseException as exc:  # its error is told beside the reason, the state is reached
         if task.lost and isinstance(exc, exceptions.LockLost):
             raise
@@ -143,13 +164,14 @@ def _node_values(
 ) -> dict[str, Any]:
     """Return what of the node the ending writes."""
     node = task.node
-    node.driver_internal_info.pop(flow.list_field, None)
-    node.driver_internal_info.pop(flow.index_field, None)
+    for key in flow.keys:
+        node.driver_internal_info.pop(key, None)
     if not ending.keep_lock:
         forget_agent(node)
-    state = states.next_state(node.provision_state, ending.event)
-    node.provision_state = state
-    node.target_provision_state = states.STATES[state].target
+    before, target = node.provision_state, node.target_provision_state
+    event = ending.event if not ending.good else states.good_end(before, target)
+    node.provision_state = states.next_state(before, event)
+    node.target_provision_state = states.target_after(before, event, target)
     node.provision_updated_at = now
     node.last_error = error
     if ending.good or ending.keep_lock:

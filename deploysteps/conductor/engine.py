@@ -1,4 +1,4 @@
-"""Start, run, resume, abort, finish: the only writer of step state.
+"""Run, resume, abort, finish: the only writer of step state once a run has begun.
 
 A step's life: its attempt is written, its code runs, its answer is written
 together with the next attempt. Between two steps there is one commit and no
@@ -9,100 +9,75 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
-from deploysteps import exceptions, states
-from deploysteps.conductor import answers, endings, policy, steps, waiting, words
-from deploysteps.conductor.answers import Done, Failed, NotReady, Waits
+from deploysteps import exceptions, reserved, states
+from deploysteps.conductor import (
+    answers,
+    attempts,
+    endings,
+    old_way,
+    planning,
+    policy,
+    positions,
+    steps,
+    waiting,
+    words,
+)
+from deploysteps.conductor import reserved as reserved_steps
+from deploysteps.conductor.answers import Done, Failed, Holds, NotReady, Pauses, Waits
+from deploysteps.conductor.attempts import PREPARE, clocks, entry_of, told
 from deploysteps.conductor.policy import Policy
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import locks, runs, transitions, types
 from deploysteps.db.locks import Also
 from deploysteps.db.models import StepAttempt
-from deploysteps.db.pages import made
 from deploysteps.drivers.base import overrides_check_step
-from deploysteps.steps import StepDict, StepFlow, flow_of_state
+from deploysteps.steps import AWAITS_AGENT, Call, StepDict, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
-PREPARE = 0
-"""Position of the attempt that prepares the node; steps count from 1."""
 
-
-# --- beginning -----------------------------------------------------------------
-
-
-def start(
-    task: TaskManager,
-    flow: StepFlow,
-    plan: list[StepDict],
-    *,
-    event: str,
-    requested_by: str | None,
+def run(
+    task: TaskManager, flow: StepFlow, problem: str | None = None, note: str | None = None
 ) -> None:
-    """Write that a run begins: state, list, run and its first attempt, in one go.
-
-    The caller's changes of the node (instance_info, say) go into the same write.
-    """
-    node, now = task.node, types.utcnow()
-    info = node.driver_internal_info
-    for key in (flow.index_field, *flow.flags):
-        info.pop(key, None)
-    info[flow.list_field] = plan
-    node.provision_state = states.next_state(node.provision_state, event)
-    node.target_provision_state = states.STATES[node.provision_state].target
-    node.provision_updated_at = now
-    node.last_error = None
-    setattr(node, flow.step_field, None)
-    first = {"interface": "deploy", "step": flow.prepare} if plan and flow.prepare else None
-
-    def insert(connection: sa.Connection) -> tuple[int, StepAttempt | None]:
-        run_id, _uuid = transitions.start_run(
-            connection,
-            node_id=node.id,
-            flow=flow.name,
-            plan=plan,
-            requested_by=requested_by,
-            now=now,
-        )
-        connection.execute(transitions.set_current_run(node.id, run_id))
-        attempt = None
-        if first is not None:
-            attempt = _attempt(task, run_id, PREPARE, 1, first)
-            begun = transitions.begin(attempt)
-            connection.execute(begun.statement, begun.values)
-        return run_id, attempt
-
-    run_id, task.attempt = task.write(node.changes(), then=insert)
-    node.stored({"run_id": run_id})
-    LOG.info("Node %s: %s begins with %d steps", node.uuid, flow.name, len(plan))
-
-
-def run(task: TaskManager, flow: StepFlow, problem: str | None = None) -> None:
-    """Do a run that :func:`start` wrote, as far as it goes without waiting.
+    """Do a run that was started, as far as it goes without waiting.
 
     :param problem: why the plan could not be made; the run ends with it.
+    :param note: why there is nothing to do, where that is meant so.
     """
-    if problem is None and not task.node.driver_internal_info.get(flow.list_field):
-        problem = (
-            f"no steps: no interface of the node has an enabled {flow.name} step; "
-            f"GET /v1/nodes/<node>/steps lists what there is"
-        )
     if problem is not None:
         endings.end(task, flow, endings.fail(problem, clean_up=False))
-    elif task.attempt is not None and flow.prepare is not None:
-        prepare: Callable[[TaskManager], Any] = getattr(task.driver.deploy, flow.prepare)
-        answer = answers.ask(task, flow, lambda: _nothing(prepare(task)))
-        _go_on(task, flow, answer)
-    else:
+    elif task.attempt is not None:
+        _go_on(task, flow, _execute(task, flow))
+    elif _has_steps(task, flow):
         _go_on(task, flow, answers.DONE)
+    elif _may_be_empty(task, flow):
+        _end_well(task, flow, note)
+    else:
+        left = f"{note}: " if note else ""
+        problem = (
+            f"no steps: {left}no interface of the node has a {flow.name} step that is enabled and "
+            f"allowed; GET /v1/nodes/<node>/steps?flow={flow.name} lists what there is"
+        )
+        endings.end(task, flow, endings.fail(problem, clean_up=False))
 
 
-def _nothing(_value: Any) -> None:
-    """Drop what ``prepare`` returned: the field gives it no meaning."""
+def was_planned(task: TaskManager, flow: StepFlow) -> bool:
+    """Tell whether a run that has not begun a step has a plan, be it an empty one."""
+    return task.node.driver_internal_info.get(flow.list_field) is not None
+
+
+def _has_steps(task: TaskManager, flow: StepFlow) -> bool:
+    info = task.node.driver_internal_info
+    return bool(info.get(flow.list_field) or info.get(AWAITS_AGENT))
+
+
+def _may_be_empty(task: TaskManager, flow: StepFlow) -> bool:
+    """Tell whether a run without any step ends well here."""
+    rule = flow.may_be_empty
+    return bool(task.runtime.conf.conductor[rule]) if isinstance(rule, str) else rule
 
 
 # --- the loop --------------------------------------------------------------------
@@ -118,9 +93,17 @@ def _go_on(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> None:
 
 
 def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
-    """Run the current step's code."""
-    entry: StepDict = getattr(task.node, flow.step_field)
-    interface = getattr(task.driver, entry["interface"])
+    """Run the current attempt's code."""
+    entry = entry_of(task, flow)
+    if attempts.current(task).position == PREPARE and flow.prepare is not None:
+        prepare = flow.prepare
+        return answers.ask(task, flow, lambda: _prepared(flow, endings.call(task, prepare)))
+    if entry.get("old_way"):
+        return old_way.execute(task, flow)
+    if reserved.is_reserved(entry):
+        return reserved_steps.execute(task, flow, entry)
+    # What the agent offers is run by the interface that speaks with it.
+    interface = getattr(task.driver, "deploy" if entry.get("agent") else entry["interface"])
     args = entry.get("args")
     # A copy in depth: a retry gets the arguments as they were given.
     given = {**entry, "args": copy.deepcopy(args) if args else {}}
@@ -128,16 +111,28 @@ def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
     return answers.ask(task, flow, lambda: getattr(interface, flow.execute)(task, given))
 
 
+def _prepared(flow: StepFlow, value: Any) -> Any:
+    """Return what preparing answered, if it means something: the field's drivers return much."""
+    return value if isinstance(value, str) and value == flow.waiting else None
+
+
 def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
     """Write what an answer means; True when there is a step to execute now."""
     if task.ended:
         return False  # the driver ended the run itself, by an event
-    _set_state(task.node, flow.running)  # also where a wait ends, or a driver meddled with it
+    if task.answer is not None:  # the driver ended its step itself, by an event
+        answer, task.answer = answers.DONE, None
+    attempts.set_state(task.node, flow.running)  # where a wait ends, or a driver meddled with it
     match answer:
         case Done():
             return _next(task, flow)
         case Waits(wait):
             return _wait(task, flow, wait)
+        case Pauses(seconds):
+            columns = waiting.pause(seconds, types.utcnow(), reenter=False)
+            return _begin_wait(task, flow, columns, Policy(), flow.waiting)
+        case Holds():
+            return _begin_wait(task, flow, waiting.hold(types.utcnow()), Policy(), flow.holding)
         case NotReady(reason, after):
             return _wait_until_ready(task, flow, reason, after)
         case Failed():
@@ -149,66 +144,156 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
     node, done = task.node, task.attempt
     info = node.driver_internal_info
     current = getattr(node, flow.step_field)
-    plan: Any = info.get(flow.list_field)
+    position = done.position + 1 if done is not None else PREPARE + 1
+    if attempts.is_old(done):
+        if position > PREPARE + 1:
+            return _end_well(task, flow)
+        return _begin(task, flow, old_way.entry(flow), position)
     try:
-        place = steps.locate(current, info.get(flow.index_field), plan)
-        if place + 1 < len(plan):
-            steps.check_shape(plan[place + 1], "the stored list")
+        if info.get(AWAITS_AGENT):
+            _merge_agents(task, flow)
+        plan: Any = info.get(flow.list_field)
+        place = positions.locate(
+            current, info.get(flow.index_field), plan, may_be_empty=flow.may_be_empty is True
+        )
+        place = positions.following(plan, place)
+        if place < len(plan):
+            _check_next(plan[place])
     except (exceptions.InconsistentSteps, exceptions.InvalidParameterValue) as exc:
         endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), exc))
         return False
-    _drop_flags(node, flow)
-    if place + 1 == len(plan):
-        return _succeed(task, flow)
+    attempts.drop_flags(node, flow)
+    if place == len(plan):
+        return _end_well(task, flow)
     if task.runtime.stopping.is_set():
         _pause(task, done)
         return False
-    entry = plan[place + 1]
-    info[flow.index_field] = place + 1
-    setattr(node, flow.step_field, entry)
-    position = done.position + 1 if done is not None else PREPARE + 1
-    begun = _attempt(task, _run_id(node), position, 1, entry)
-    changes = node.changes()
-    also = [*_finished(done, endings.SUCCESS), transitions.begin(begun)]
-    also.extend(task.changed_plan(changes))
+    info[flow.index_field] = place
+    setattr(node, flow.step_field, plan[place])
     try:
-        task.write(changes, also, unless_abort_of=node.run_id)
+        return _begin(task, flow, plan[place], position)
     except locks.AbortAsked:
         setattr(node, flow.step_field, current)
         _end_aborted(task, flow, attempt_outcome=endings.SUCCESS)
         return False
+
+
+def _check_next(entry: Any) -> None:
+    """Refuse to begin what is no step, or one that nobody knows.
+
+    :raises InvalidParameterValue: it is.
+    """
+    steps.check_shape(entry, "the stored list")
+    if entry.get("unknown"):
+        raise exceptions.InvalidParameterValue(
+            f"{steps.label_of(entry)} is unknown: no interface of the node has it, and no agent "
+            "has told its steps"
+        )
+
+
+def _begin(task: TaskManager, flow: StepFlow, entry: StepDict, position: int) -> bool:
+    """Write that the next attempt begins, and that the current one is done.
+
+    :raises AbortAsked: nothing was written.
+    """
+    node = task.node
+    begun = attempts.new(task, attempts.run_id_of(node), position, 1, entry)
+    changes = node.changes()
+    also = [*attempts.finished(task.attempt, endings.SUCCESS), transitions.begin(begun)]
+    also.extend(task.changed_plan(changes))
+    task.write(changes, also, unless_abort_of=node.run_id)
     task.attempt = begun
     return True
 
 
-def _succeed(task: TaskManager, flow: StepFlow) -> bool:
+def _merge_agents(task: TaskManager, flow: StepFlow) -> None:
+    """Put what the machine's agent offers into the plan, once it has told.
+
+    :raises InvalidParameterValue: it does not know a step that was asked for.
+    """
+    node, info = task.node, task.node.driver_internal_info
+    if task.driver.deploy.agent_steps(task, flow.name) is None:
+        return
+    run_row = runs.get(task.runtime.database, attempts.run_id_of(node))
     try:
-        endings.end(task, flow, endings.succeed())
+        plan = planning.build(task, flow, planning.Request.of(run_row.request))
+    except planning.CollectionFailed as exc:
+        raise exceptions.InvalidParameterValue(
+            f"the steps cannot be collected: {words.text_of(exc.cause)}"
+        ) from exc
+    stored = info.get(flow.list_field) or []
+    current = getattr(node, flow.step_field)
+    place = positions.locate(current, info.get(flow.index_field), stored) if stored else -1
+    info[flow.list_field] = positions.replanned(stored, place, plan)
+    del info[AWAITS_AGENT]
+    if not info[flow.list_field]:
+        raise exceptions.InvalidParameterValue(f"no steps: the agent offers no {flow.name} step")
+
+
+def _end_well(task: TaskManager, flow: StepFlow, note: str | None = None) -> bool:
+    """Put away what was made ready, and end the run."""
+    try:
+        if flow.finish is None or note is not None or not endings.with_ramdisk(task, flow):
+            endings.end(task, flow, endings.succeed(note))
+        else:
+            _put_away(task, flow, flow.finish)
     except locks.AbortAsked:
         _end_aborted(task, flow, attempt_outcome=endings.SUCCESS)
     return False
 
 
+def _put_away(task: TaskManager, flow: StepFlow, finish: Call) -> None:
+    """Call what runs after the last step, and end the run as it says."""
+    last = task.attempt
+    if last is not None and last.state != runs.FINISHED:
+        # Written first: cut off from here on, it is the putting away that is done again.
+        task.write(task.node.changes(), attempts.finished(last, endings.SUCCESS))
+        last.state = runs.FINISHED
+    answer = answers.ask(task, flow, lambda: _nothing(endings.call(task, finish)))
+    if isinstance(answer, Failed):
+        why = f"{finish.interface}.{finish.method} failed: {answer.why}"
+        endings.end(task, flow, endings.fail(why, answer.exception, clean_up=False))
+    else:
+        endings.end(task, flow, endings.succeed())
+
+
+def _nothing(_value: Any) -> None:
+    """Drop what putting away returned: it has no meaning."""
+
+
 def _wait(task: TaskManager, flow: StepFlow, wait: states.Wait) -> bool:
-    node, entry = task.node, getattr(task.node, flow.step_field)
+    entry = entry_of(task, flow)
     if wait.poll is not None and not overrides_check_step(getattr(task.driver, entry["interface"])):
         why = (
             "it asked to be polled, but its interface has no check_step(); write one, or return "
             f"the plain wait state ({flow.waiting!r}) for a wait that the agent ends"
         )
         return _fail(task, flow, Failed(why, raised=False))
+    said = _said(task.node, flow, wait)
     rules = policy.of_step(task.driver, flow, entry)
     columns = waiting.begin(
-        wait, rules.timeout, types.utcnow(), _last_beat(node), clocks(task, flow)
+        said, rules.timeout, types.utcnow(), _last_beat(task.node), clocks(task, flow)
     )
-    return _begin_wait(task, flow, columns, rules)
+    return _begin_wait(task, flow, columns, rules, flow.waiting)
+
+
+def _said(node: Any, flow: StepFlow, wait: states.Wait) -> waiting.Said:
+    """Return what a wait is like, from its state and from the field's flags."""
+    info = node.driver_internal_info
+    flags = flow.flags
+    if flags is None or wait.poll is not None:
+        return waiting.Said(wait, reboot=bool(flags and info.get(flags.reboot)))
+    return waiting.Said(
+        wait,
+        callback=wait.callback or bool(info.get(flags.polling)),
+        reboot=wait.reboot or bool(info.get(flags.reboot)),
+        reenter=info.get(flags.skip) is False,
+    )
 
 
 def _wait_until_ready(task: TaskManager, flow: StepFlow, reason: str, after: float | None) -> bool:
-    node, attempt = task.node, _current(task)
-    if attempt.position == PREPARE:
-        return _fail(task, flow, Failed(f"it is not ready ({reason}), and cannot wait"))
-    rules = policy.of_step(task.driver, flow, getattr(node, flow.step_field))
+    node, attempt = task.node, attempts.current(task)
+    rules = policy.of_step(task.driver, flow, entry_of(task, flow))
     columns = waiting.until_ready(
         after,
         rules.timeout,
@@ -219,28 +304,32 @@ def _wait_until_ready(task: TaskManager, flow: StepFlow, reason: str, after: flo
     )
     shown = words.shown(reason, task.masker(), words.LAST_ERROR_BYTES)
     LOG.info("Node %s: %s.%s waits: %s", node.uuid, attempt.interface, attempt.step, shown)
-    return _begin_wait(task, flow, columns, rules)
+    return _begin_wait(task, flow, columns, rules, flow.waiting)
 
 
 def _begin_wait(
-    task: TaskManager, flow: StepFlow, columns: Mapping[str, Any], rules: Policy
+    task: TaskManager,
+    flow: StepFlow,
+    columns: Mapping[str, Any],
+    rules: Policy,
+    state: str | None,
 ) -> bool:
     """Write that the current attempt waits, and give the lock back."""
-    node, attempt = task.node, _current(task)
-    if node.driver_internal_info.get(flow.reboots):
+    node, attempt = task.node, attempts.current(task)
+    if columns["reboot"]:
         # Only the agent of the next boot may end this wait: it gets a new token.
         endings.forget_agent(node)
-    _set_state(node, flow.waiting)
-    _drop_flags(node, flow)
+    attempts.set_state(node, state or flow.running)
+    attempts.drop_flags(node, flow)
     changes = node.changes()
     also = [transitions.wait(transitions.key_of(attempt), columns)]
     also.extend(task.changed_plan(changes))
     if rules.abortable:
-        also.append(transitions.unless_abort(_run_id(node)))
+        also.append(transitions.unless_abort(attempts.run_id_of(node)))
     try:
         task.write(changes, also, unlock=True)
     except locks.Stale:
-        _set_state(node, flow.running)
+        attempts.set_state(node, flow.running)
         raise locks.AbortAsked from None
     task.runtime.wake()
     return False
@@ -248,11 +337,10 @@ def _begin_wait(
 
 def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     """The current attempt failed: try again if it may be, else end the run."""
-    node, attempt = task.node, _current(task)
-    entry = getattr(node, flow.step_field)
+    node, attempt = task.node, attempts.current(task)
     rules = Policy()
     if attempt.position != PREPARE and failure.raised:
-        rules = policy.of_step(task.driver, flow, entry)
+        rules = policy.of_step(task.driver, flow, entry_of(task, flow))
     if not (rules.repeatable and _has_retries_left(task, rules.retries)):
         endings.end(task, flow, endings.fail(told(task, failure.why), failure.exception))
         return False
@@ -260,13 +348,13 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     error = words.shown(told(task, failure.why), mask, words.LAST_ERROR_BYTES)
     LOG.warning("Node %s: %s; trying again in %g s", node.uuid, error, rules.retry_delay)
     evidence = words.evidence_of(failure.exception, mask, attempt.evidence)
-    ended = _finished(attempt, endings.FAILED, error=error, evidence=evidence)
+    ended = attempts.finished(attempt, endings.FAILED, error=error, evidence=evidence)
     return _try_again(task, flow, ended, rules.retry_delay)
 
 
 def _has_retries_left(task: TaskManager, retries: int) -> bool:
     """Retries are for a step that raised: one that a crash cut off has used none up."""
-    attempt = _current(task)
+    attempt = attempts.current(task)
     if attempt.attempt <= retries or not retries:
         return attempt.attempt <= retries
     lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
@@ -275,11 +363,12 @@ def _has_retries_left(task: TaskManager, retries: int) -> bool:
 
 def _try_again(task: TaskManager, flow: StepFlow, ended: list[Also], delay: float = 0) -> bool:
     """Write the next attempt of the same step; True when it runs at once."""
-    node, attempt = task.node, _current(task)
-    entry = getattr(node, flow.step_field)
-    again = _attempt(task, attempt.run_id, attempt.position, attempt.attempt + 1, entry)
-    _drop_flags(node, flow)
-    _set_state(node, flow.waiting if delay else flow.running)
+    node, attempt = task.node, attempts.current(task)
+    entry = entry_of(task, flow)
+    again = attempts.new(task, attempt.run_id, attempt.position, attempt.attempt + 1, entry)
+    attempts.drop_flags(node, flow)
+    delay = delay if flow.waiting else 0
+    attempts.set_state(node, (flow.waiting if delay else None) or flow.running)
     if delay:
         again.state = runs.WAITING
         for name, value in waiting.pause(delay, types.utcnow()).items():
@@ -295,7 +384,7 @@ def _try_again(task: TaskManager, flow: StepFlow, ended: list[Also], delay: floa
 def _pause(task: TaskManager, done: StepAttempt | None) -> None:
     """The conductor stops: record what is done and leave the rest to the next start."""
     LOG.info("Node %s: the conductor stops; the run goes on after its start", task.node.uuid)
-    task.write(task.node.changes(), _finished(done, endings.SUCCESS), unlock=True)
+    task.write(task.node.changes(), attempts.finished(done, endings.SUCCESS), unlock=True)
 
 
 # --- going on -----------------------------------------------------------------------
@@ -303,12 +392,12 @@ def _pause(task: TaskManager, done: StepAttempt | None) -> None:
 
 def resume(task: TaskManager, flow: StepFlow) -> None:
     """The waiting attempt is done (or, if it said so, is to be entered again)."""
-    attempt = _current(task)
+    attempt = attempts.current(task)
     if not attempt.reenter:
         _go_on(task, flow, answers.DONE)
         return
     node = task.node
-    _set_state(node, flow.running)
+    attempts.set_state(node, flow.running)
     try:
         task.write(
             node.changes(),
@@ -343,7 +432,7 @@ def abort(task: TaskManager, flow: StepFlow) -> None:
 
 def repeat_interrupted(task: TaskManager, flow: StepFlow, why: str) -> None:
     """Run a step again that a lost conductor had begun; it said that this is safe."""
-    ended = _finished(_current(task), endings.INTERRUPTED, error=why)
+    ended = attempts.finished(attempts.current(task), endings.INTERRUPTED, error=why)
     try:
         if _try_again(task, flow, ended):
             _go_on(task, flow, _execute(task, flow))
@@ -358,7 +447,7 @@ def go_on_after(task: TaskManager, flow: StepFlow, last: StepAttempt) -> None:
 
 
 def _end_aborted(task: TaskManager, flow: StepFlow, attempt_outcome: str | None = None) -> None:
-    run_row = runs.get(task.runtime.database, _run_id(task.node))
+    run_row = runs.get(task.runtime.database, attempts.run_id_of(task.node))
     why = f"aborted by {run_row.abort_requested_by or 'an operator'}"
     ending = endings.Ending(
         endings.ABORTED, states.ABORT, told(task, why), attempt_outcome=attempt_outcome
@@ -366,92 +455,10 @@ def _end_aborted(task: TaskManager, flow: StepFlow, attempt_outcome: str | None 
     endings.end(task, flow, ending)
 
 
-# --- small things ----------------------------------------------------------------------
-
-
 def flow_of(task: TaskManager) -> StepFlow | None:
     """Return the flow that the node is in, by its state."""
     return flow_of_state(task.node.provision_state)
 
 
-def _current(task: TaskManager) -> StepAttempt:
-    if task.attempt is None:
-        raise exceptions.InconsistentSteps(reason="the run has no current attempt")
-    return task.attempt
-
-
-def _run_id(node: Any) -> int:
-    if node.run_id is None:
-        raise exceptions.InconsistentSteps(reason="the node has no current run")
-    return int(node.run_id)
-
-
-def _attempt(
-    task: TaskManager, run_id: int, position: int, number: int, entry: Mapping[str, Any]
-) -> StepAttempt:
-    return made(
-        StepAttempt,
-        run_id=run_id,
-        position=position,
-        attempt=number,
-        node_id=task.node.id,
-        interface=entry["interface"],
-        step=entry["step"],
-        step_id=entry.get("id"),
-        state=runs.RUNNING,
-        conductor=task.runtime.host,
-        started_at=types.utcnow(),
-        reenter=False,
-    )
-
-
-def _finished(
-    attempt: StepAttempt | None,
-    outcome: str,
-    *,
-    error: str | None = None,
-    evidence: Mapping[str, Any] | None = None,
-) -> list[Also]:
-    if attempt is None or attempt.state == runs.FINISHED:
-        return []
-    return [
-        transitions.finish(
-            transitions.key_of(attempt),
-            outcome,
-            types.utcnow(),
-            waited=attempt.state == runs.WAITING,
-            error=error,
-            evidence=evidence or attempt.evidence,
-        )
-    ]
-
-
-def _set_state(node: Any, state: str) -> None:
-    if node.provision_state != state:
-        node.provision_state = state
-        node.target_provision_state = states.STATES[state].target
-        node.provision_updated_at = types.utcnow()
-
-
-def _drop_flags(node: Any, flow: StepFlow) -> None:
-    for key in flow.flags:
-        node.driver_internal_info.pop(key, None)
-
-
 def _last_beat(node: Any) -> Any:
     return node.agent_heartbeat_column
-
-
-def clocks(task: TaskManager, flow: StepFlow) -> waiting.Clocks:
-    """Return the settings that bound this flow's waits."""
-    conf = task.runtime.conf.conductor
-    return waiting.Clocks(conf[flow.callback_timeout], conf.default_step_timeout)
-
-
-def told(task: TaskManager, why: str) -> str:
-    """Return ``why`` with the step, the attempt and the time it took."""
-    attempt = task.attempt
-    if attempt is None:
-        return why
-    took = (types.utcnow() - attempt.started_at).total_seconds()
-    return words.step_failed(attempt.interface, attempt.step, why, attempt.attempt, took)

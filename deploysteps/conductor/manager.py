@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import (
-    beats,
-    endings,
-    engine,
-    inventory,
-    jobs,
-    policy,
-    power,
-    steps,
-    words,
-)
-from deploysteps.conductor.attend import Beat, guarded
+from deploysteps.conductor import beats, inventory, library, power, preview, provision
+from deploysteps.conductor.attend import Beat
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
-from deploysteps.conductor.workers import Slot
-from deploysteps.db import nodes, runs
-from deploysteps.db.models import Node, Port
-from deploysteps.db.transitions import Key, key_of
-from deploysteps.steps import DEPLOY, StepDict, StepFlow, flow_of_state
-
-LOG = logging.getLogger(__name__)
+from deploysteps.db import nodes, traits
+from deploysteps.db.models import DeployTemplate, Node, Port, Runbook
+from deploysteps.steps import DEPLOY, StepDict
 
 
 class ConductorManager:
@@ -122,25 +107,28 @@ class ConductorManager:
         found: dict[str, str] = self.runtime.registry.properties(driver_name)
         return found
 
-    def get_node_steps(self, context: Any, node_id: str) -> list[StepDict]:
-        """Return every step that the node's interfaces offer, disabled ones last."""
-        shown = ("interface", "step", "priority", "default_priority", "argsinfo", "source")
+    def get_node_steps(self, context: Any, node_id: str, flow: str = DEPLOY.name) -> list[StepDict]:
+        """Return every step that the node offers a flow, disabled ones last."""
         with self._shared(context, node_id, "listing steps") as task:
-            _has_driver(task)
-            try:
-                found = steps.overridden(task, DEPLOY)
-            except BaseException as exc:  # SystemExit would stop the server that asks
-                raise words.refusal(task, "the steps cannot be collected", exc) from None
-            rules = {steps.key_of(s): policy.of_step(task.driver, DEPLOY, s) for s in found}
-        return [
-            {
-                **{name: step.get(name) for name in shown},
-                "flow": DEPLOY.name,
-                "abortable": rules[steps.key_of(step)].abortable,
-                "repeatable": rules[steps.key_of(step)].repeatable,
-            }
-            for step in steps.ordered(found, DEPLOY)
-        ]
+            return preview.steps_of(task, preview.flow_named(flow))
+
+    def get_node_plan(
+        self,
+        context: Any,
+        node_id: str,
+        flow: str = DEPLOY.name,
+        steps: Sequence[Mapping[str, Any]] | None = None,
+        runbook: str | None = None,
+        disable_ramdisk: bool | None = None,
+    ) -> dict[str, Any]:
+        """Return what a run would do, without running it.
+
+        :returns: ``flow``; ``steps`` in their order; ``left_out``, each with
+            ``why``; ``unknown``, those that wait for the agent's list;
+            ``problem``: why it would be refused, or None.
+        """
+        with self._shared(context, node_id, "planning") as task:
+            return preview.plan_of(task, preview.flow_named(flow), steps, runbook, disable_ramdisk)
 
     # --- provisioning ------------------------------------------------------------
 
@@ -151,29 +139,48 @@ class ConductorManager:
         rebuild: bool = False,
         configdrive: Any = None,
         deploy_steps: Sequence[Mapping[str, Any]] | None = None,
+        resume: str | None = None,
     ) -> None:
-        """Begin a deployment.
+        """Begin a deployment, or go on with one that failed.
 
         :param deploy_steps: steps that are laid over the driver's.
+        :param resume: ``at`` the step that failed, or ``after`` it.
         :raises InvalidStateRequested, NodeInMaintenance, InvalidParameterValue:
             a mistake in the request.
         :raises NodeLocked: something is going on.
-        :raises NoFreeConductorWorker: try again.
+        :raises NoFreeConductorWorker, ConcurrentActionLimit: try again.
         """
-        event = states.REBUILD if rebuild else states.DEPLOY
-        slot = self.runtime.workers.reserve(operator=True)
-        with self._handing_over(context, node_id, f"node {event}", slot) as (task, hand_over):
-            _refuse(task, event, in_maintenance=event)
-            if rebuild and task.node.protected:
-                raise exceptions.NodeProtected(node=task.node.uuid)
-            _validate(task, ("power", "deploy"))
-            plan, problem = _plan(task, DEPLOY, deploy_steps or ())
-            own = {step["interface"] for step in plan} - {"power", "deploy"}
-            _validate(task, sorted(own))
-            if configdrive is not None:
-                task.node.set_instance_info("configdrive", configdrive)
-            engine.start(task, DEPLOY, plan, event=event, requested_by=task.user)
-            hand_over(engine.run, DEPLOY, problem)
+        provision.deploy(self.runtime, context, node_id, rebuild, configdrive, deploy_steps, resume)
+
+    def do_node_clean(
+        self,
+        context: Any,
+        node_id: str,
+        clean_steps: Sequence[Mapping[str, Any]] | None = None,
+        disable_ramdisk: bool | None = None,
+        runbook: str | None = None,
+    ) -> None:
+        """Begin a cleaning by these steps, in their order; it ends in ``manageable``.
+
+        :param disable_ramdisk: do without the ramdisk; steps that need it are refused.
+        :param runbook: name or uuid of a runbook, instead of steps.
+        Errors as :meth:`do_node_deploy`.
+        """
+        provision.clean(self.runtime, context, node_id, clean_steps, disable_ramdisk, runbook)
+
+    def do_node_service(
+        self,
+        context: Any,
+        node_id: str,
+        service_steps: Sequence[Mapping[str, Any]] | None = None,
+        disable_ramdisk: bool | None = None,
+        runbook: str | None = None,
+        resume: str | None = None,
+    ) -> None:
+        """Begin a servicing of an active node; parameters as the other two."""
+        provision.service(
+            self.runtime, context, node_id, service_steps, disable_ramdisk, runbook, resume
+        )
 
     def do_node_tear_down(self, context: Any, node_id: str) -> None:
         """Begin an undeployment; a run that waits is ended by it.
@@ -181,71 +188,29 @@ class ConductorManager:
         :raises InvalidStateRequested, NodeProtected: not now.
         :raises NodeLocked: something is going on.
         """
-        slot = self.runtime.workers.reserve(operator=True)
-        with self._handing_over(context, node_id, "node tear down", slot) as (task, hand_over):
-            _refuse(task, states.DELETE)
-            _has_driver(task)
-            if task.node.protected:
-                raise exceptions.NodeProtected(node=task.node.uuid)
-            jobs.begin_tear_down(task)
-            hand_over(jobs.tear_down)
+        provision.tear_down(self.runtime, context, node_id)
 
     def do_provisioning_action(self, context: Any, node_id: str, action: str) -> None:
-        """Do ``manage``, ``provide`` or ``abort``.
+        """Do ``manage``, ``provide``, ``abort`` or ``unhold``.
 
         :raises InvalidStateRequested: not from the node's state.
         :raises InvalidParameterValue: an action that is not known here.
         """
-        if action == states.ABORT:
-            self._abort(context, node_id)
-            return
-        if action not in (states.MANAGE, states.PROVIDE):
+        if action not in _ACTIONS:
             raise exceptions.InvalidParameterValue(
-                f"the action {action!r} is not supported; there are manage, provide and abort"
+                f"the action {action!r} is not supported; there are {', '.join(_ACTIONS)}"
             )
-        slot = self.runtime.workers.reserve(operator=True)
-        with self._handing_over(context, node_id, f"node {action}", slot) as (task, hand_over):
-            _refuse(task, action)
-            if action == states.MANAGE:
-                _has_driver(task)
-            if jobs.move(task, action):
-                hand_over(jobs.verify)
+        _ACTIONS[action](self.runtime, context, node_id)
 
-    def _abort(self, context: Any, node_id: str) -> None:
-        """Ask the node's run to end; a second time changes nothing."""
-        node = nodes.get(self.runtime.database, node_id)
-        flow = flow_of_state(node.provision_state)
-        if flow is None or node.run_id is None:
-            if not self._was_aborted(node):
-                raise _wrong_state(node, states.ABORT)
-            return
-        user = getattr(context, "user_id", None) or "an operator"
-        inventory.request_abort(self.runtime, node, user, self._to_cut_short)
+    def unlock_node(self, context: Any, node_id: str, reason: str | None = None) -> None:
+        """Break the lock on a node, and bring the node on its way as after a crash.
 
-    def _to_cut_short(self, node: Node) -> Key | None:
-        """Return the attempt that waits and may be ended at once."""
-        flow = flow_of_state(node.provision_state)
-        if flow is None or node.run_id is None:
-            return None
-        attempt = runs.last_attempt(self.runtime.database, node.run_id)
-        entry = getattr(node, flow.step_field)
-        if attempt is None or attempt.state != runs.WAITING or entry is None:
-            return None
-        if attempt.step_id != entry.get("id"):
-            return None  # it went on between the two reads
-        return key_of(attempt) if self._abortable(node, flow, entry) else None
+        Whoever held the lock cannot write any more; the node's history tells
+        who broke it, and why.
 
-    def _abortable(self, node: Node, flow: StepFlow, entry: StepDict) -> bool:
-        try:
-            driver = self.runtime.registry.build(node)
-        except exceptions.DeployStepsException:
-            return policy.of_entry(entry).abortable  # the driver is broken: the plan's word
-        return policy.of_step(driver, flow, entry).abortable
-
-    def _was_aborted(self, node: Node) -> bool:
-        last = runs.of_node(self.runtime.database, node.id, limit=1)
-        failed = states.STATES[node.provision_state].failed
-        return failed and bool(last) and last[0].outcome == endings.ABORTED
+        :raises Conflict: it is not locked.
+        """
+        provision.unlock(self.runtime, context, node_id, reason)
 
     def continue_node_deploy(self, context: Any, node_id: str) -> None:
         """The step that waits now is done; go on with the next."""
@@ -261,12 +226,11 @@ class ConductorManager:
         :param timeout: seconds that the driver may try.
         :raises InvalidParameterValue: an unknown or unsupported target.
         """
-        slot = self.runtime.workers.reserve(operator=True)
         purpose = "changing node power state"
-        with self._handing_over(context, node_id, purpose, slot) as (task, hand_over):
-            _has_driver(task)
+        with provision.HandingOver(self.runtime, context, node_id, purpose) as (task, hand_over):
+            provision.has_driver(task)
             power.begin(task, new_state, timeout)
-            _validate(task, ("power",))
+            provision.validate(task, ("power",))
             power.show_target(task, new_state)
             hand_over(power.change, new_state, timeout)
 
@@ -303,97 +267,72 @@ class ConductorManager:
         )
         beats.heartbeat(self.runtime, node_id, agent_token, beat)
 
+    # --- traits, templates, runbooks -----------------------------------------------
+
+    def update_node_traits(
+        self,
+        context: Any,
+        node_id: str,
+        *,
+        replace: Sequence[str] | None = None,
+        add: Sequence[str] = (),
+        remove: Sequence[str] = (),
+    ) -> list[str]:
+        """Change a node's traits, and return those that it has then.
+
+        :raises InvalidParameterValue: a name that cannot be one, or too many.
+        :raises NodeTraitNotFound: one to be removed that it does not have.
+        """
+        node = nodes.get(self.runtime.database, node_id)
+        return traits.change(
+            self.runtime.database, node.id, replace=replace, add=add, remove=remove
+        )
+
+    def create_deploy_template(self, context: Any, values: Mapping[str, Any]) -> DeployTemplate:
+        """Check and store a deploy template; see :mod:`deploysteps.conductor.library`."""
+        return library.create_deploy_template(self.runtime, context, values)
+
+    def update_deploy_template(
+        self,
+        context: Any,
+        ident: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> DeployTemplate:
+        """Check and change a deploy template; ``before`` as in :meth:`update_node`."""
+        return library.update_deploy_template(self.runtime, context, ident, values, before)
+
+    def destroy_deploy_template(self, context: Any, ident: str) -> None:
+        """Remove a deploy template."""
+        library.destroy_deploy_template(self.runtime, context, ident)
+
+    def create_runbook(self, context: Any, values: Mapping[str, Any]) -> Runbook:
+        """Check and store a runbook."""
+        return library.create_runbook(self.runtime, context, values)
+
+    def update_runbook(
+        self,
+        context: Any,
+        ident: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> Runbook:
+        """Check and change a runbook; ``before`` as in :meth:`update_node`."""
+        return library.update_runbook(self.runtime, context, ident, values, before)
+
+    def destroy_runbook(self, context: Any, ident: str) -> None:
+        """Remove a runbook."""
+        library.destroy_runbook(self.runtime, context, ident)
+
     # --- helpers -------------------------------------------------------------------
 
     def _shared(self, context: Any, node_id: str, purpose: str) -> TaskManager:
         return acquire(context, node_id, shared=True, purpose=purpose, runtime=self.runtime)
 
-    def _handing_over(self, context: Any, node_id: str, purpose: str, slot: Slot) -> _HandingOver:
-        return _HandingOver(self.runtime, context, node_id, purpose, slot)
 
-
-class _HandingOver:
-    """Takes a lock; leaving the block well gives it to a worker, else frees all."""
-
-    def __init__(
-        self, runtime: Runtime, context: Any, node_id: str, purpose: str, slot: Slot
-    ) -> None:
-        self._asked = (runtime, context, node_id, purpose)
-        self._slot = slot
-        self._work: tuple[Any, ...] | None = None
-        self._task: TaskManager | None = None
-
-    def __enter__(self) -> tuple[TaskManager, Callable[..., None]]:
-        try:
-            runtime, context, node_id, purpose = self._asked
-            self._task = acquire(context, node_id, purpose=purpose, runtime=runtime)
-        except BaseException:
-            self._slot.release()
-            raise
-        return self._task, self._hand_over
-
-    def _hand_over(self, work: Callable[..., None], *args: Any) -> None:
-        self._work = (guarded(work), *args)
-
-    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
-        if self._task is None:
-            return
-        if self._work is not None and exc is None:
-            self._task.hand_over(self._slot, *self._work)
-            return
-        try:
-            self._task.release_resources()
-        finally:
-            self._slot.release()
-
-
-def _wrong_state(node: Node, event: str) -> exceptions.InvalidStateRequested:
-    return exceptions.InvalidStateRequested(
-        action=event, node=node.uuid, state=node.provision_state
-    )
-
-
-def _refuse(task: TaskManager, event: str, in_maintenance: str | None = None) -> None:
-    """Refuse what the state table does not have, or what maintenance forbids."""
-    node = task.node
-    if not states.can(node.provision_state, event):
-        raise _wrong_state(node, event)
-    if in_maintenance and node.maintenance:
-        raise exceptions.NodeInMaintenance(op=in_maintenance, node=node.uuid)
-
-
-def _has_driver(task: TaskManager) -> None:
-    """Refuse what needs a driver that this conductor does not offer."""
-    try:
-        _ = task.driver
-    except exceptions.NotFound as exc:
-        raise exceptions.InvalidParameterValue(str(exc)) from exc
-
-
-def _validate(task: TaskManager, kinds: Sequence[str]) -> None:
-    """Ask interfaces whether they have what they need, before anything is written."""
-    _has_driver(task)
-    for kind in kinds:
-        try:
-            getattr(task.driver, kind).validate(task)
-        except BaseException as exc:  # SystemExit would stop the server that asks
-            why = words.shown(words.text_of(exc), task.masker(), words.LAST_ERROR_BYTES)
-            raise exceptions.InvalidParameterValue(
-                f"Failed to validate {kind} info for node {task.node.uuid}. Error: {why}"
-            ) from exc
-
-
-def _plan(
-    task: TaskManager, flow: StepFlow, requested: Sequence[Mapping[str, Any]]
-) -> tuple[list[StepDict], str | None]:
-    """Return the plan, or none and what is wrong with the driver's own list.
-
-    :raises InvalidParameterValue: what is asked for is wrong.
-    """
-    try:
-        offered = steps.overridden(task, flow)
-    except BaseException as exc:  # not the caller's mistake: the run fails and says so
-        trace = words.traced(exc, task.masker())
-        LOG.error("Node %s: its steps cannot be collected\n%s", task.node.uuid, trace)
-        return [], f"the steps cannot be collected: {words.text_of(exc)}"
-    return steps.plan(offered, requested, flow), None
+_ACTIONS: dict[str, Callable[[Runtime, Any, str], None]] = {
+    states.MANAGE: provision.manage,
+    states.PROVIDE: provision.provide,
+    states.ABORT: provision.abort,
+    states.UNHOLD: provision.unhold,
+}

@@ -10,24 +10,15 @@ from deploysteps.conductor.task_manager import TaskManager
 
 LOG = logging.getLogger(__name__)
 
-# Target -> the state it leads to.
-TARGETS: dict[str, str] = {
-    states.POWER_ON: states.POWER_ON,
-    states.POWER_OFF: states.POWER_OFF,
-    states.REBOOT: states.POWER_ON,
-    states.SOFT_POWER_OFF: states.POWER_OFF,
-    states.SOFT_REBOOT: states.POWER_ON,
-}
-
 
 def begin(task: TaskManager, target: str, timeout: float | None) -> None:
     """Refuse a target that makes no sense for the node.
 
     :raises InvalidParameterValue: naming what there is.
     """
-    if target not in TARGETS:
+    if target not in states.POWER_TARGETS:
         raise exceptions.InvalidParameterValue(
-            f"unknown power target {target!r}; there are {', '.join(TARGETS)}"
+            f"unknown power target {target!r}; there are {', '.join(states.POWER_TARGETS)}"
         )
     if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
         raise exceptions.InvalidParameterValue("timeout must be a number of seconds above 0")
@@ -45,20 +36,17 @@ def begin(task: TaskManager, target: str, timeout: float | None) -> None:
 def show_target(task: TaskManager, target: str) -> None:
     """Write what is going on; the agent that ran on the machine is lost to it."""
     node = task.node
-    node.target_power_state = TARGETS[target]
-    if target != states.POWER_ON or node.power_state != states.POWER_ON:
+    node.target_power_state = states.POWER_TARGETS[target]
+    if task.loses_agent(target):
         endings.forget_agent(node)
     task.write(node.changes())
 
 
 def change(task: TaskManager, target: str, timeout: float | None) -> None:
     """Bring the machine into the power state and write what became of it."""
-    node, power = task.node, task.driver.power
+    node = task.node
     try:
-        if target == states.REBOOT:
-            power.reboot(task, timeout=timeout)
-        else:
-            power.set_power_state(task, target, timeout=timeout)
+        task.switch_power(target, timeout)
     except BaseException as exc:  # SystemExit and its like end a change, not the conductor
         if task.lost:
             raise
@@ -67,7 +55,6 @@ def change(task: TaskManager, target: str, timeout: float | None) -> None:
         node.last_error = words.shown(why, task.masker(), words.LAST_ERROR_BYTES)
         LOG.error("Node %s: %s", node.uuid, node.last_error)
     else:
-        node.power_state = TARGETS[target]
         if not states.STATES[node.provision_state].failed:
             node.last_error = None  # why a node is in a failed state stays told
     node.target_power_state = None

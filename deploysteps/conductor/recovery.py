@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import datetime
 import logging
-from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import endings, engine, policy, words
+from deploysteps.conductor import attempts, endings, engine, policy, words
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
+from deploysteps.conductor.workers import Slot
 from deploysteps.db import conductors, locks, nodes, runs, sweeps, types
+from deploysteps.db.locks import Lock
+from deploysteps.db.models import Node
 from deploysteps.db.sweeps import Orphan
 from deploysteps.steps import StepFlow
 
@@ -110,11 +112,10 @@ class Recovery:
                 held=orphan.token or ("" if orphan.holder else None),
                 active=runtime.active,
             )
-            task = adopt(runtime, None, node, lock, PURPOSE)
         except BaseException:
             slot.release()
             raise
-        task.hand_over(slot, guarded(recover), orphan)
+        take_on(runtime, node, lock, slot, orphan)
         return 1
 
     def _mine(self, orphan: Orphan, alive: set[str]) -> bool:
@@ -150,19 +151,30 @@ class Recovery:
             runtime.wake()
 
 
+def take_on(runtime: Runtime, node: Node, lock: Lock, slot: Slot, orphan: Orphan) -> None:
+    """Recover a node whose lock was taken away, in a worker."""
+    try:
+        task = adopt(runtime, None, node, lock, PURPOSE)
+    except BaseException:
+        slot.release()
+        raise
+    task.hand_over(slot, guarded(recover), orphan)
+
+
 def recover(task: TaskManager, orphan: Orphan) -> None:
     """Bring a claimed node to where somebody owes it something again."""
     node = task.node
     state = states.STATES.get(node.provision_state)
     since = f" since {types.timestamp(orphan.since)}" if orphan.since else ""
-    who = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "nobody was at work"
+    lost = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "nobody was at work"
+    who = orphan.why or lost
     LOG.warning("Node %s: recovered in state %s: %s", node.uuid, node.provision_state, who)
     if node.target_power_state is not None:
         node.target_power_state = None
     flow = engine.flow_of(task)
-    if state is None or state.kind in (states.Kind.STABLE, states.Kind.HOLD):
+    if state is None or state.kind is states.Kind.STABLE:
         task.write(node.changes(), unlock=True)
-    elif state.kind is states.Kind.WAIT:
+    elif state.kind in (states.Kind.WAIT, states.Kind.HOLD):
         _still_waits(task, flow)
     elif flow is None:
         _fail_job(task, f"{node.provision_state} was interrupted: {who}")
@@ -200,13 +212,15 @@ def _cut_off(task: TaskManager, flow: StepFlow, who: str) -> None:
             last = runs.last_attempt(task.runtime.database, task.node.run_id)
         if clean_up and last is not None and last.outcome == endings.SUCCESS:
             engine.go_on_after(task, flow, last)
+        elif clean_up and last is None and engine.was_planned(task, flow):
+            engine.run(task, flow, note=f"no {flow.name} step to run")
         else:
             reason = f"{flow.name} was interrupted before its first step: {who}"
             endings.end(task, flow, endings.fail(reason, clean_up=clean_up))
         return
     why = f"interrupted: {who} while it ran"
-    if clean_up and attempt.position != engine.PREPARE:
-        entry: Any = getattr(task.node, flow.step_field)
+    if clean_up and attempt.position != attempts.PREPARE:
+        entry = attempts.entry_of(task, flow)
         lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
         if not policy.of_step(task.driver, flow, entry).repeatable:
             why += ", and the step is not declared repeatable"
@@ -215,7 +229,7 @@ def _cut_off(task: TaskManager, flow: StepFlow, who: str) -> None:
         else:
             engine.repeat_interrupted(task, flow, why)
             return
-    told = engine.told(task, why)
+    told = attempts.told(task, why)
     ending = endings.fail(told, clean_up=clean_up, attempt_outcome=endings.INTERRUPTED)
     endings.end(task, flow, ending)
 

@@ -12,7 +12,7 @@ from futurist import periodics
 from oslo_config import cfg
 
 from deploysteps import conf as configuration
-from deploysteps import exceptions
+from deploysteps import exceptions, reserved
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor import steps
 from deploysteps.conductor.attend import guarded
@@ -27,7 +27,7 @@ from deploysteps.db import conductors, migration, sweeps, types
 from deploysteps.db.engine import Database
 from deploysteps.drivers.base import BaseInterface
 from deploysteps.drivers.factory import Registry
-from deploysteps.steps import FLOWS
+from deploysteps.steps import FLOWS, StepFlow
 
 LOG = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Service:
         conf = self._conf
         configuration.check(conf)
         registry = self._registry or Registry(conf)
-        _check_overrides(conf, registry)
+        _check_steps_named(conf, registry)
         self._name.take()
         try:
             self._start(registry, cancelled)
@@ -248,24 +248,39 @@ def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
     return run, every
 
 
-def _check_overrides(conf: cfg.ConfigOpts, registry: Registry) -> None:
+def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
     """Refuse a priority for a step that no enabled interface has.
+
+    A forbidden step that none has is only told of: an agent may bring it.
 
     :raises ConfigurationError: naming the entry.
     """
     for flow in FLOWS.values():
-        for (kind, step), _ in steps.parse_overrides(conf.conductor[flow.overrides]).items():
-            offering = [
-                instance
-                for driver in registry.hardware_types
-                for instance in registry.interfaces(driver, kind).values()
-            ]
-            if not any(_may_have(instance, flow, step) for instance in offering):
-                known = sorted({s for i in offering for s in i.declared_steps[flow.name]})
-                raise exceptions.ConfigurationError(
-                    f"[conductor] {flow.overrides}: no enabled {kind} interface has a "
-                    f"{flow.name} step {step!r}; there are {', '.join(known) or 'none'}"
-                )
+        moved = steps.parse_overrides(conf.conductor[flow.overrides]) if flow.overrides else {}
+        for key in moved:
+            problem = _nobody_has(registry, flow, key)
+            if problem:
+                raise exceptions.ConfigurationError(f"[conductor] {flow.overrides}: {problem}")
+        for key in steps.forbidden(conf.conductor, flow):
+            problem = _nobody_has(registry, flow, key)
+            if problem and not reserved.is_reserved(dict(zip(("interface", "step"), key, strict=True))):
+                LOG.warning("[conductor] %s: %s", flow.forbidden, problem)
+
+
+def _nobody_has(registry: Registry, flow: StepFlow, key: steps.Key) -> str | None:
+    kind, step = key
+    offering = [
+        instance
+        for driver in registry.hardware_types
+        for instance in registry.interfaces(driver, kind).values()
+    ]
+    if any(_may_have(instance, flow, step) for instance in offering):
+        return None
+    known = sorted({s for i in offering for s in i.declared_steps[flow.name]})
+    return (
+        f"no enabled {kind} interface has a {flow.name} step {step!r}; there are "
+        f"{', '.join(known) or 'none'}"
+    )
 
 
 def _may_have(instance: Any, flow: Any, step: str) -> bool:

@@ -1,20 +1,61 @@
-"""The list of steps: collect, override, merge, validate, drop zeros, sort.
+"""The list of steps: collect, override, merge, forbid, validate, drop zeros, sort.
 
-All but :func:`collect` are pure functions over dicts.
+All but :func:`collect` and :func:`overridden` are pure functions over dicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import dataclasses
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from deploysteps import exceptions
+from deploysteps import exceptions, reserved
 from deploysteps.drivers.base import validate_step_args
 from deploysteps.steps import DEPLOY, INTERFACE_TYPES, MAX_PRIORITY, StepDict, StepFlow
 
+LOG = logging.getLogger(__name__)
+
 Key = tuple[str, str]
 Overrides = Mapping[Key, int]
+
+DRIVER, AGENT, CONFIGURED = "driver", "agent", "configuration"
+"""Sources of steps that nobody asked for."""
+
+
+class Offer(NamedTuple):
+    """What a node's interfaces offer."""
+
+    steps: list[StepDict]
+    agent_to_come: bool = False
+    """An agent will run on the machine, and has not told its steps yet."""
+
+
+class Layer(NamedTuple):
+    """Steps that somebody lays over what is offered."""
+
+    source: str
+    """``request``, ``template NAME`` or ``runbook NAME``."""
+    steps: Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    entries: list[StepDict]
+    """The steps in order, as they are stored, each with an ``id``."""
+    left_out: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Steps that were offered or asked for and do not run, each with ``why``."""
+    agent_to_come: bool = False
+    note: str | None = None
+    """Why there is nothing to do, where that is meant so."""
+
+    @property
+    def unknown(self) -> list[StepDict]:
+        """Those of the steps that only the machine's agent may know."""
+        return [entry for entry in self.entries if entry.get("unknown")]
 
 
 def key_of(step: Mapping[str, Any]) -> Key:
@@ -22,37 +63,99 @@ def key_of(step: Mapping[str, Any]) -> Key:
     return (step["interface"], step["step"])
 
 
-def get_deploy_steps(task: Any) -> list[StepDict]:
-    """Return the steps that a deployment of the task's node would run, in order.
+def label_of(step: Mapping[str, Any]) -> str:
+    """Return a step's name for people: ``interface.step``."""
+    return f"{step.get('interface')}.{step.get('step')}"
 
-    Collected from every interface, with operators' overrides; priority 0 is
-    left out.
+
+def get_steps(task: Any, flow: StepFlow) -> list[StepDict]:
+    """Return the steps that a run of the flow would do of itself, in order.
+
+    Collected from every interface, with operators' overrides; priority 0 and
+    what is forbidden are left out.
 
     :raises InvalidParameterValue: an interface offers a step that makes no sense.
     """
-    return ordered(enabled(overridden(task, DEPLOY)), DEPLOY)
+    banned = forbidden(task.runtime.conf.conductor, flow)
+    offered = [step for step in overridden(task, flow).steps if key_of(step) not in banned]
+    return ordered(enabled(offered), flow)
 
 
-def overridden(task: Any, flow: StepFlow) -> list[StepDict]:
+def get_deploy_steps(task: Any) -> list[StepDict]:
+    """Return :func:`get_steps` of a deployment, under the field's name."""
+    return get_steps(task, DEPLOY)
+
+
+def overridden(task: Any, flow: StepFlow) -> Offer:
     """Return what the interfaces offer, with operators' priorities."""
+    offer = collect(task, flow)
+    if flow.overrides is None:
+        return offer
     overrides = parse_overrides(task.runtime.conf.conductor[flow.overrides])
-    return override(collect(task, flow), overrides)
+    return offer._replace(steps=override(offer.steps, overrides))
+
+
+def forbidden(conf: Any, flow: StepFlow) -> frozenset[Key]:
+    """Return the steps that operators forbid; ``conf`` is the group ``[conductor]``."""
+    names = (name.partition(".") for name in conf[flow.forbidden])
+    return frozenset((interface, step) for interface, _, step in names)
 
 
 def plan(
-    offered: Sequence[StepDict], requested: Sequence[Mapping[str, Any]], flow: StepFlow
-) -> list[StepDict]:
+    offer: Offer,
+    layers: Sequence[Layer],
+    flow: StepFlow,
+    *,
+    banned: Collection[Key] = (),
+    disable_ramdisk: bool = False,
+) -> Plan:
     """Return the list that a run stores: merged, checked, sorted, each with an id.
 
     :raises InvalidParameterValue: naming what of the request is wrong.
     """
-    merged = merge(offered, requested, flow)
-    validate(merged)
-    return planned(ordered(enabled(merged), flow))
+    asked = [layer for layer in layers if layer.steps]
+    listed = flow.in_order and bool(asked)
+    merge_ = _listed if listed else merge
+    merged = merge_(offer, asked, flow)
+    kept = [step for step in merged if key_of(step) not in banned]
+    wanted = kept if listed else enabled(kept)
+    validate(wanted, disable_ramdisk=disable_ramdisk)
+    option = f"skipped by policy: [conductor] {flow.forbidden}"
+    left_out = [
+        *(_left_out(step, option) for step in merged if key_of(step) in banned and _meant(step)),
+        *(_left_out(step, f"disabled by {step['source']}") for step in kept if _disabled(step)),
+    ]
+    return Plan(
+        planned(wanted if listed else ordered(wanted, flow)),
+        [] if flow.in_order and listed and not banned else left_out,
+        offer.agent_to_come,
+    )
 
 
-def collect(task: Any, flow: StepFlow) -> list[StepDict]:
+def _meant(step: StepDict) -> bool:
+    """Tell whether a step would have run, had it not been forbidden."""
+    return step["priority"] > 0 or step["source"] not in (DRIVER, AGENT, CONFIGURED)
+
+
+def _disabled(step: StepDict) -> bool:
+    return step["priority"] == 0 and bool(step.get("replaced"))
+
+
+def _left_out(step: StepDict, why: str) -> dict[str, Any]:
+    priority = step["replaced"][0]["priority"] if step.get("replaced") else step["priority"]
+    return {
+        "interface": step["interface"],
+        "step": step["step"],
+        "priority": priority,
+        "source": step["source"],
+        "why": why,
+    }
+
+
+def collect(task: Any, flow: StepFlow) -> Offer:
     """Ask every interface of the node for its steps, once, and check what comes.
+
+    What the machine's agent offers is among them, when it has told.
 
     :raises InvalidParameterValue: naming interface, class and step.
     """
@@ -63,32 +166,57 @@ def collect(task: Any, flow: StepFlow) -> list[StepDict]:
             continue
         offered = getattr(instance, flow.collect)(task)
         where = f"{type(instance).__name__}.{flow.collect}()"
-        if not isinstance(offered, list | tuple):
-            raise exceptions.InvalidParameterValue(
-                f"{where} returned {type(offered).__name__}; it has to return a list of steps"
-            )
-        found.extend(_offered(step, interface, where) for step in offered)
+        found.extend(_checked(offered, where, DRIVER, interface))
     clash = _twice(found)
     if clash:
         raise exceptions.InvalidParameterValue(f"step {'.'.join(clash)} is offered twice")
-    return found
+    told = task.driver.deploy.agent_steps(task, flow.name)
+    if told is None:
+        return Offer(found, agent_to_come=True)
+    where = f"{type(task.driver.deploy).__name__}.agent_steps()"
+    return Offer(_with_agents(found, _checked(told, where, AGENT)))
 
 
-def _offered(step: Any, interface: str, where: str) -> StepDict:
+def _with_agents(found: list[StepDict], told: list[StepDict]) -> list[StepDict]:
+    """Return both lists; of two steps of one name the conductor's wins, and that is told."""
+    clash = _twice(told)
+    if clash:
+        raise exceptions.InvalidParameterValue(f"the agent offers step {'.'.join(clash)} twice")
+    known = {key_of(step): step for step in found}
+    merged = list(found)
+    for step in told:
+        ours = known.get(key_of(step))
+        if ours is None:
+            merged.append({**step, "agent": True})
+            continue
+        LOG.warning("Step %s: the driver's runs, not the agent's of this name", label_of(step))
+        ours["replaced"] = [{"source": AGENT, "priority": step["priority"]}]
+    return merged
+
+
+def _checked(offered: Any, where: str, source: str, interface: str | None = None) -> list[StepDict]:
+    if not isinstance(offered, list | tuple):
+        raise exceptions.InvalidParameterValue(
+            f"{where} returned {type(offered).__name__}; it has to return a list of steps"
+        )
+    return [_offered(step, interface, where, source) for step in offered]
+
+
+def _offered(step: Any, interface: str | None, where: str, source: str) -> StepDict:
     if not isinstance(step, Mapping):
         raise exceptions.InvalidParameterValue(
             f"{where} offers {type(step).__name__} where a step (a dict) belongs"
         )
     checked = {"interface": interface, **step}
     checked.setdefault("args", None)
-    checked["source"] = "driver"
+    checked["source"] = source
     check_shape(checked, where)
     checked["default_priority"] = checked["priority"]
     return checked
 
 
-def check_shape(step: Mapping[str, Any], where: str) -> None:
-    """Check names and priority of a step.
+def check_name(step: Mapping[str, Any], where: str) -> str:
+    """Check the names of a step, and return them as people write them.
 
     :raises InvalidParameterValue: naming the step and what is wrong with it.
     """
@@ -101,6 +229,15 @@ def check_shape(step: Mapping[str, Any], where: str) -> None:
         raise exceptions.InvalidParameterValue(
             f"{where}: step {label}: unknown interface; one of {', '.join(INTERFACE_TYPES)}"
         )
+    return label
+
+
+def check_shape(step: Mapping[str, Any], where: str) -> None:
+    """Check names and priority of a step.
+
+    :raises InvalidParameterValue: naming the step and what is wrong with it.
+    """
+    label = check_name(step, where)
     priority = step.get("priority")
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise exceptions.InvalidParameterValue(
@@ -128,41 +265,112 @@ def parse_overrides(entries: Iterable[str]) -> dict[Key, int]:
 
 def override(steps: Iterable[StepDict], overrides: Overrides) -> list[StepDict]:
     """Return copies of the steps with operators' priorities."""
-    return [{**step, "priority": overrides.get(key_of(step), step["priority"])} for step in steps]
+    return [_moved(step, overrides.get(key_of(step), step["priority"])) for step in steps]
 
 
-def merge(
-    offered: Sequence[StepDict], requested: Sequence[Mapping[str, Any]], flow: StepFlow
-) -> list[StepDict]:
-    """Return the offered steps with what a request asks for laid over them.
+def _moved(step: StepDict, priority: int) -> StepDict:
+    if priority == step["priority"]:
+        return dict(step)
+    return _laid_over(step, {"priority": priority, "args": step["args"]}, CONFIGURED)
 
-    A requested step takes the place of the offered one of the same interface
-    and name: its priority and its arguments count. The core step may be
-    switched off, and not moved.
+
+def _laid_over(step: StepDict, wanted: Mapping[str, Any], source: str) -> StepDict:
+    """Return a step with another's priority and arguments, and what was there before."""
+    before = {"source": step["source"], "priority": step["priority"]}
+    return {
+        **step,
+        "priority": wanted["priority"],
+        "args": wanted["args"],
+        "source": source,
+        "replaced": [*step.get("replaced", ()), before],
+    }
+
+
+def merge(offer: Offer, layers: Sequence[Layer], flow: StepFlow) -> list[StepDict]:
+    """Return the offered steps with the layers laid over them, one after the other.
+
+    A step of a layer takes the place of the one of the same interface and
+    name: its priority and its arguments count. The core step may be switched
+    off, and not moved.
 
     :raises InvalidParameterValue: naming the step.
     """
-    clash = _twice(requested)
-    if clash:
-        raise exceptions.InvalidParameterValue(f"step {'.'.join(clash)} is requested twice")
-    known = {key_of(step): index for index, step in enumerate(offered)}
-    merged = [dict(step) for step in offered]
-    for wanted in requested:
-        check_shape(wanted, "the request")
-        key = key_of(wanted)
-        label = ".".join(key)
-        if key not in known:
+    merged = {key_of(step): dict(step) for step in offer.steps}
+    by: dict[Key, str] = {}
+    for layer in layers:
+        clash = _twice(layer.steps)
+        if clash:
             raise exceptions.InvalidParameterValue(
-                f"no interface of this node has a {flow.name} step {label}; "
-                f"GET /v1/nodes/<node>/steps lists what there is"
+                f"step {'.'.join(clash)} is {_asked(layer)} twice"
             )
-        step = merged[known[key]]
-        if key == flow.core and wanted["priority"] != 0:
-            raise exceptions.InvalidParameterValue(
-                f"the core step {label} can be disabled (priority 0), not given another priority"
-            )
-        step.update(priority=wanted["priority"], args=wanted.get("args") or {}, source="request")
+        for wanted in layer.steps:
+            check_shape(wanted, _where(layer))
+            key = key_of(wanted)
+            if layer.source.startswith(TEMPLATE):
+                if key in by:
+                    raise exceptions.InvalidParameterValue(
+                        f"step {'.'.join(key)} is in two templates of this node, {by[key]} and "
+                        f"{layer.source.removeprefix(TEMPLATE)}: take one of the traits away"
+                    )
+                by[key] = layer.source.removeprefix(TEMPLATE)
+            if key == flow.core and wanted["priority"] != 0:
+                raise exceptions.InvalidParameterValue(
+                    f"the core step {'.'.join(key)} can be disabled (priority 0), not given "
+                    "another priority"
+                )
+            base = merged.get(key) or _found(wanted, offer, flow)
+            given = {"priority": wanted["priority"], "args": wanted.get("args") or {}}
+            merged[key] = _laid_over(base, given, layer.source) if key in merged else base | given
+            merged[key]["source"] = layer.source
+    return list(merged.values())
+
+
+REQUEST, TEMPLATE, RUNBOOK = "request", "template ", "runbook "
+"""What the source of a layer begins with."""
+
+
+def _where(layer: Layer) -> str:
+    return "the request" if layer.source == REQUEST else layer.source
+
+
+def _asked(layer: Layer) -> str:
+    return "requested" if layer.source == REQUEST else f"in {layer.source}"
+
+
+def _listed(offer: Offer, layers: Sequence[Layer], flow: StepFlow) -> list[StepDict]:
+    """Return the steps of the layers and nothing else, in their order.
+
+    :raises InvalidParameterValue: naming the step.
+    """
+    known = {key_of(step): step for step in offer.steps}
+    merged: list[StepDict] = []
+    for layer in layers:
+        for wanted in layer.steps:
+            check_name(wanted, _where(layer))
+            base = known.get(key_of(wanted)) or _found(wanted, offer, flow)
+            given = {"args": wanted.get("args") or {}, "source": layer.source}
+            merged.append({**base, **given})
     return merged
+
+
+def _found(wanted: Mapping[str, Any], offer: Offer, flow: StepFlow) -> StepDict:
+    """Return a step that no interface offers: a reserved one, or one that the agent may know.
+
+    :raises InvalidParameterValue: it is neither.
+    """
+    if flow.waiting and reserved.is_reserved(wanted):
+        return next(step for step in reserved.offered() if key_of(step) == key_of(wanted))
+    if offer.agent_to_come:
+        return {
+            "interface": wanted["interface"],
+            "step": wanted["step"],
+            "priority": wanted.get("priority", 0),
+            "unknown": True,
+        }
+    raise exceptions.InvalidParameterValue(
+        f"no interface of this node has a {flow.name} step {label_of(wanted)}; "
+        f"GET /v1/nodes/<node>/steps?flow={flow.name} lists what there is"
+    )
 
 
 def _twice(steps: Iterable[Mapping[str, Any]]) -> Key | None:
@@ -175,13 +383,22 @@ def _twice(steps: Iterable[Mapping[str, Any]]) -> Key | None:
     return None
 
 
-def validate(steps: Iterable[StepDict]) -> None:
-    """Check the arguments of every step that will run.
+def validate(steps: Iterable[StepDict], *, disable_ramdisk: bool = False) -> None:
+    """Check the arguments of steps that will run.
+
+    What only the agent may know is checked when it has told.
 
     :raises InvalidParameterValue: naming step and argument, never a value.
     """
-    for step in enabled(steps):
-        validate_step_args(step.get("argsinfo"), step.get("args"), step=".".join(key_of(step)))
+    for step in steps:
+        if step.get("unknown"):
+            continue
+        validate_step_args(step.get("argsinfo"), step.get("args"), step=label_of(step))
+        if disable_ramdisk and step.get("requires_ramdisk"):
+            raise exceptions.InvalidParameterValue(
+                f"{label_of(step)} needs the ramdisk, which the request disables; take the step "
+                "out, or leave disable_ramdisk out"
+            )
 
 
 def enabled(steps: Iterable[StepDict]) -> list[StepDict]:
@@ -197,7 +414,13 @@ def ordered(steps: Iterable[StepDict], flow: StepFlow) -> list[StepDict]:
 # What of an offered step the plan does not repeat: the declaration says it,
 # and only what differs from a plain step has to be kept for steps that no
 # class declares.
-_PLAIN: StepDict = {"repeatable": False, "timeout": None, "retries": 0, "retry_delay": 0}
+_PLAIN: StepDict = {
+    "repeatable": False,
+    "timeout": None,
+    "retries": 0,
+    "retry_delay": 0,
+    "requires_ramdisk": False,
+}
 
 
 def planned(steps: Iterable[StepDict]) -> list[StepDict]:
@@ -216,41 +439,3 @@ def planned(steps: Iterable[StepDict]) -> list[StepDict]:
 
 
 _ABSENT = object()
-
-
-def locate(current: Mapping[str, Any] | None, index: Any, plan: Any) -> int:
-    """Return where the current step is in the plan; -1 before the first one.
-
-    The stored triple has to be consistent. When the list changed in flight
-    the position is found again by the step's identity.
-
-    :raises InconsistentSteps: saying what does not fit.
-    """
-    if not isinstance(plan, list) or not plan:
-        raise exceptions.InconsistentSteps(reason="there is no list of steps")
-    if not all(isinstance(entry, Mapping) for entry in plan):
-        raise exceptions.InconsistentSteps(reason="the list has entries that are no steps")
-    if current is None and index is None:
-        return -1
-    if current is None:
-        raise exceptions.InconsistentSteps(reason=f"no current step, but an index ({index!r})")
-    name = f"{current.get('interface')}.{current.get('step')}"
-    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise exceptions.InconsistentSteps(reason=f"current step {name} with index {index!r}")
-    if index < len(plan) and _same(current, plan[index]):
-        return index
-    places = [place for place, entry in enumerate(plan) if _same(current, entry)]
-    if len(places) != 1:
-        raise exceptions.InconsistentSteps(
-            reason=f"current step {name} (index {index}) is "
-            f"{'no longer' if not places else 'more than once'} in the list"
-        )
-    return places[0]
-
-
-def _same(current: Mapping[str, Any], entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    if current.get("id") is not None or entry.get("id") is not None:
-        return current.get("id") == entry.get("id")
-    return all(current.get(k) == entry.get(k) for k in ("interface", "step"))

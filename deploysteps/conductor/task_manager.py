@@ -15,12 +15,13 @@ from deploysteps import exceptions, secrets, states
 from deploysteps.conductor import endings
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.step_work import StepWork
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import locks, nodes, ports, runs, transitions, types
 from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node, Port, StepAttempt
 from deploysteps.db.node import LOCK_KEYS
-from deploysteps.steps import FLOWS, flow_of_state
+from deploysteps.steps import FLOWS, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
@@ -35,7 +36,11 @@ _NOT_A_DRIVERS = LOCK_KEYS | {
 moves by events and so that the table and the endings are kept to."""
 
 
-class TaskManager:
+_NOT_A_DRIVERS_TO_END = ("timer", "operator")
+"""Owners of waits that no driver ends."""
+
+
+class TaskManager(StepWork):
     """See :class:`deploysteps.protocols.Task` for what drivers rely on.
 
     Use as a context manager: leaving the block frees the lock, or hands it
@@ -61,10 +66,13 @@ class TaskManager:
         """The attempt that is current: it runs, or it waits."""
         self.waiting_step: dict[str, Any] | None = None
         """The step that a heartbeat or poll being worked on may complete."""
+        self.overheard = False
+        """Whether a driver is told of a beat that may not end the wait."""
         self.answer: tuple[bool, str | None] | None = None
         self.lost = False
         """Whether the lock was found to be taken away."""
         held = (*secrets.values(node.driver_info), *secrets.values(node.instance_info))
+        self.progress_at = 0.0
         self._held = {"secret": [*held, node.agent_secret_token]}
         self._driver: Any = None
         self._ports: Sequence[Port] | None = None
@@ -91,7 +99,7 @@ class TaskManager:
             node.driver_info,
             node.instance_info,
             node.driver_internal_info,
-            node.deploy_step,
+            *(getattr(node, flow.step_field) for flow in FLOWS.values()),
         )
 
     @property
@@ -230,21 +238,19 @@ class TaskManager:
         """
         node = self.node
         flow = flow_of_state(node.provision_state)
+        if event == states.DONE:
+            event = states.good_end(node.provision_state, node.target_provision_state)
         after = states.next_state(node.provision_state, event)
         if after in states.HOLD_STATES:
-            raise exceptions.InvalidState(f"holding is not supported yet: {event!r}")
-        if flow is not None and after not in (flow.running, flow.waiting):
-            reason = node.last_error if event != states.DONE else None
-            outcome = {states.DONE: endings.SUCCESS, states.ABORT: endings.ABORTED}.get(
-                event, endings.FAILED
+            raise exceptions.InvalidState(
+                "a driver cannot hold a run; the reserved step 'hold' in a request does"
             )
-            if outcome != endings.SUCCESS and not reason:
-                reason = f"the driver ended the {flow.name} with the event {event!r}"
-            endings.end(self, flow, endings.Ending(outcome, event, reason, clean_up=False))
+        if flow is not None and after not in flow.states:
+            self._end_by(flow, event)
             return
-        node.provision_state = after
-        node.target_provision_state = target_state or states.STATES[after].target
-        node.provision_updated_at = types.utcnow()
+        self._enter(event)
+        if target_state:
+            node.target_provision_state = target_state
         if after in states.TRANSIENT_STATES:
             node.last_error = None
         self.write(node.changes())
@@ -253,22 +259,43 @@ class TaskManager:
             if err_handler is not None:
                 self._spawn_error = (err_handler, ())
 
+    def _end_by(self, flow: StepFlow, event: str) -> None:
+        """End the run because the driver said so by an event."""
+        outcome = {states.FAIL: endings.FAILED, states.ABORT: endings.ABORTED}.get(
+            event, endings.SUCCESS
+        )
+        if outcome == endings.SUCCESS and flow.index_field in self.node.driver_internal_info:
+            # A driver of the old kind among others that have steps: its own step is done.
+            self.answer = self.answer or (True, None)
+            return
+        reason = self.node.last_error if outcome != endings.SUCCESS else None
+        if outcome != endings.SUCCESS and not reason:
+            reason = f"the driver ended the {flow.name} with the event {event!r}"
+        endings.end(self, flow, endings.Ending(outcome, event, reason, clean_up=False))
+
+    def _enter(self, event: str) -> None:
+        """Move the node's state in memory."""
+        node = self.node
+        before, target = node.provision_state, node.target_provision_state
+        node.provision_state = states.next_state(before, event)
+        node.target_provision_state = states.target_after(before, event, target)
+        node.provision_updated_at = types.utcnow()
+
+    def move(self, event: str) -> None:
+        """Move the node's state, and give the lock back where it rests, in one write."""
+        self._enter(event)
+        self.node.last_error = None
+        rests = self.node.provision_state not in states.TRANSIENT_STATES
+        self.write(self.node.changes(), unlock=rests)
+
     def fail_state(self) -> None:
         """Move by ``fail`` to the state the table says, and give the lock back.
 
         For work that is no run of steps; ``node.last_error`` says why.
         """
-        node = self.node
-        endings.forget_agent(node)
-        node.provision_state = states.next_state(node.provision_state, states.FAIL)
-        self.settle_state()
-
-    def settle_state(self) -> None:
-        """Write the state that the node has now, and give the lock back, in one write."""
-        node = self.node
-        node.target_provision_state = states.STATES[node.provision_state].target
-        node.provision_updated_at = types.utcnow()
-        self.write(node.changes(), unlock=True)
+        endings.forget_agent(self.node)
+        self._enter(states.FAIL)
+        self.write(self.node.changes(), unlock=True)
 
     def complete_step(self) -> None:
         """The step that waited when this task began is done; the engine goes on.
@@ -289,6 +316,15 @@ class TaskManager:
         attempt = self.attempt
         if attempt is None or attempt.state != runs.WAITING:
             LOG.warning("Node %s: no step waited; its completion is ignored", self.node.uuid)
+            return
+        if self.overheard or attempt.owner in _NOT_A_DRIVERS_TO_END:
+            LOG.warning(
+                "Node %s: %s.%s waits for its %s; what else says that it is done changes nothing",
+                self.node.uuid,
+                attempt.interface,
+                attempt.step,
+                attempt.owner,
+            )
             return
         kind = "done" if good else "fail"
         sent = transitions.send_signal(
@@ -408,7 +444,18 @@ def adopt(
         raise
     if attempt is not None and attempt.state == runs.FINISHED:
         attempt = None
+    _name_current(node, attempt)
     return TaskManager(runtime, context, node, lock, purpose, attempt)
+
+
+def _name_current(node: Node, attempt: StepAttempt | None) -> None:
+    """Set the current step of a flow that has no column for it: its attempt names it."""
+    flow = flow_of_state(node.provision_state)
+    if flow is None or attempt is None or getattr(node, flow.step_field) is not None:
+        return
+    for entry in node.driver_internal_info.get(flow.list_field) or ():
+        if attempt.step_id is not None and entry.get("id") == attempt.step_id:
+            setattr(node, flow.step_field, entry)
 
 
 def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[Lock, Node]:

@@ -53,25 +53,51 @@ def silent_at(since: Time, last_beat: Time | None, clocks: Clocks) -> Time | Non
     return after(max(since, last_beat) if last_beat else since, clocks.silence)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Said:
+    """What a step, or the flags that it has set, says of its wait."""
+
+    wait: states.Wait
+    callback: bool = False
+    reboot: bool = False
+    reenter: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """Who ends the wait."""
+        if self.wait.poll is not None:
+            return "poller"
+        return "callback" if self.callback else "agent"
+
+
 def begin(
-    wait: states.Wait, timeout: float | None, now: Time, last_beat: Time | None, clocks: Clocks
+    said: Said, timeout: float | None, now: Time, last_beat: Time | None, clocks: Clocks
 ) -> dict[str, Any]:
     """Return the attempt's columns for a wait that begins now."""
-    owner: Owner = "agent" if wait.poll is None else "poller"
+    wait, owner = said.wait, said.owner
     limit = wait.limit if wait.limit is not None else timeout
     ends = deadline(owner, limit, now, clocks)
-    poll = None
-    if wait.poll is None:
+    look = poll = None
+    if owner == "agent":
         look = silent_at(now, last_beat, clocks)
-    else:
+    elif wait.poll is not None:
         look = after(now, wait.poll)
         poll = {"pause": wait.poll, "grow": wait.grow, "at_most": wait.at_most}
-    return _columns(owner, now, earliest(look, ends), ends, poll, reenter=False)
+    columns = _columns(owner, now, earliest(look, ends), ends, poll, reenter=said.reenter)
+    return {**columns, "reboot": said.reboot}
 
 
-def pause(seconds: float, now: Time) -> dict[str, Any]:
-    """Return the columns of a pause that the timer ends by entering the step again."""
-    return _columns("timer", now, after(now, seconds), None, None, reenter=True)
+def pause(seconds: float, now: Time, *, reenter: bool = True) -> dict[str, Any]:
+    """Return the columns of a pause that the timer ends.
+
+    :param reenter: the step is entered again then; else it is done.
+    """
+    return _columns("timer", now, after(now, seconds), None, None, reenter=reenter)
+
+
+def hold(now: Time) -> dict[str, Any]:
+    """Return the columns of a wait that an operator ends, without any limit."""
+    return _columns("operator", now, None, None, None, reenter=False)
 
 
 def until_ready(
@@ -109,6 +135,7 @@ def _columns(
     return {
         "owner": owner,
         "reenter": reenter,
+        "reboot": False,
         "waiting_since": since,
         "due_at": due,
         "deadline_at": ends,

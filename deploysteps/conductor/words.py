@@ -11,6 +11,7 @@ from deploysteps.db import types
 
 LAST_ERROR_BYTES = 16 * 1024
 EVIDENCE_BYTES = 64 * 1024
+PROGRESS_BYTES = 500
 
 
 def text_of(exc: BaseException) -> str:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import beats, inventory
+from deploysteps.conductor import beats, inventory, provision
 from deploysteps.db import beats as rows
 from deploysteps.db import nodes, transitions
 from deploysteps.db.models import Node, StepRun
@@ -154,12 +154,12 @@ def test_an_abort_that_the_run_overtook_ends_the_wait_that_follows(sqlite, start
 
     def judge(fresh):
         if not judged:  # between the judgement and the write the first wait ends
-            judged.append(service.manager._to_cut_short(fresh))
+            judged.append(provision._to_cut_short(service.runtime, fresh))
             support.beat(service, node, token)
             support.until(lambda: nodes.get(sqlite, node.uuid).deploy_step["step"] == "second")
             support.settle(sqlite, node.uuid, states.DEPLOYWAIT)
             return judged[0]
-        return service.manager._to_cut_short(fresh)
+        return provision._to_cut_short(service.runtime, fresh)
 
     inventory.request_abort(service.runtime, nodes.get(sqlite, node.uuid), "me", judge)
     time.sleep(0.4)
@@ -245,7 +245,7 @@ def spoil_hold(task):
 @pytest.mark.parametrize(
     ("code", "ends", "words"),
     [(spoil_lock, states.ACTIVE, None), (spoil_state, states.DEPLOYFAIL, "broken"),
-     (spoil_hold, states.DEPLOYFAIL, "not supported yet")],
+     (spoil_hold, states.DEPLOYFAIL, "a driver cannot hold a run")],
 )  # fmt: skip
 def test_a_step_cannot_spoil_the_lock_or_the_state(sqlite, start, code, ends, words):
     service = start(sqlite, vendor=step(code))

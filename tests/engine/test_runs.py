@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import endings, engine, task_manager
-from deploysteps.conductor import steps as planning
+from deploysteps.conductor import endings, engine, planning, starting, task_manager
 from deploysteps.db import nodes, runs
 from deploysteps.drivers import base
 from deploysteps.steps import DEPLOY
@@ -117,8 +116,8 @@ def run_of(service, node, count, log):
     """Run a deployment in this thread and return what it sent."""
     with counting(service.database) as sent:
         task = task_manager.acquire(None, node.uuid, purpose="test", runtime=service.runtime)
-        plan = planning.plan(planning.overridden(task, DEPLOY), [], DEPLOY)
-        engine.start(task, DEPLOY, plan, event=states.DEPLOY, requested_by=None)
+        plan = planning.build(task, DEPLOY, planning.Request())
+        starting.start(task, DEPLOY, plan, event=states.DEPLOY, requested_by=None)
         engine.run(task, DEPLOY)
     assert len(log) == count
     return sent

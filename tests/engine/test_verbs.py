@@ -381,7 +381,8 @@ def test_the_steps_of_a_node_are_listed_with_overrides_and_disabled_ones(sqlite,
     found = {s["step"]: s for s in service.manager.get_node_steps(None, node.uuid)}
     some = found["some"]
     assert (some["priority"], some["default_priority"], some["flow"]) == (5, 30, "deploy")
-    assert (some["abortable"], some["repeatable"], some["source"]) == (False, True, "driver")
+    assert (some["abortable"], some["repeatable"], some["source"]) == (False, True, "configuration")
+    assert some["replaced"] == [{"source": "driver", "priority": 30}]
     assert found["off"]["priority"] == 0
     assert Some.declared_steps["deploy"]["some"].priority == 30
 

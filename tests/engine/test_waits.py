@@ -652,7 +652,8 @@ def test_undeploy_ends_a_run_that_waits(database, start):
     node = support.settle(database, node.uuid, states.AVAILABLE)
     assert node.deploy_step is None and node.last_error is None
     assert_no_residue(database, node)
-    assert support.last_run(database, node).outcome == "undeployed"
+    assert support.last_run(database, node, "deploy").outcome == "undeployed"
+    assert support.last_run(database, node).flow == "clean"
 
 
 def test_a_thousand_waits_hold_no_thread_and_cost_one_query(sqlite, start):
@@ -667,11 +668,11 @@ def test_a_thousand_waits_hold_no_thread_and_cost_one_query(sqlite, start):
     for number in range(1000):
         node = support.enrolled(service)
         task = task_manager.acquire(None, node.uuid, runtime=service.runtime)
-        from deploysteps.conductor import engine, steps
+        from deploysteps.conductor import engine, planning, starting
         from deploysteps.steps import DEPLOY
 
-        plan = steps.plan(steps.overridden(task, DEPLOY), [], DEPLOY)
-        engine.start(task, DEPLOY, plan, event=states.DEPLOY, requested_by=None)
+        plan = planning.build(task, DEPLOY, planning.Request())
+        starting.start(task, DEPLOY, plan, event=states.DEPLOY, requested_by=None)
         engine.run(task, DEPLOY)
         if number == 100:
             idle = threading.active_count()

@@ -7,14 +7,20 @@ in the same process; another transport is another class with these methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from oslo_context.context import RequestContext
 
-from deploysteps.db.models import Node, Port
+from deploysteps.db.models import DeployTemplate, Node, Port, Runbook
 
 Context = RequestContext | None
 """Who asks; None for the process itself."""
+
+Steps = Sequence[Mapping[str, Any]]
+"""Steps that somebody asks for."""
+
+Resume = Literal["at", "after"]
+"""Go on with the failed run: at the step that failed, or after it."""
 
 
 class Client(Protocol):
@@ -71,15 +77,40 @@ class Client(Protocol):
         node_id: str,
         rebuild: bool = False,
         configdrive: str | Mapping[str, Any] | None = None,
-        deploy_steps: Sequence[Mapping[str, Any]] | None = None,
+        deploy_steps: Steps | None = None,
+        resume: Resume | None = None,
     ) -> None:
-        """Start a deployment; its state is visible before this returns."""
+        """Start a deployment, or go on with a failed one; it is visible before this returns."""
+
+    def do_node_clean(
+        self,
+        context: Context,
+        node_id: str,
+        clean_steps: Steps | None = None,
+        disable_ramdisk: bool | None = None,
+        runbook: str | None = None,
+    ) -> None:
+        """Start a cleaning by these steps, or a runbook's; it is visible before this returns."""
+
+    def do_node_service(
+        self,
+        context: Context,
+        node_id: str,
+        service_steps: Steps | None = None,
+        disable_ramdisk: bool | None = None,
+        runbook: str | None = None,
+        resume: Resume | None = None,
+    ) -> None:
+        """Start a servicing, or go on with a failed one; it is visible before this returns."""
 
     def do_node_tear_down(self, context: Context, node_id: str) -> None:
         """Start an undeployment; its state is visible before this returns."""
 
     def do_provisioning_action(self, context: Context, node_id: str, action: str) -> None:
-        """Do ``manage``, ``provide`` or ``abort``."""
+        """Do ``manage``, ``provide``, ``abort`` or ``unhold``."""
+
+    def unlock_node(self, context: Context, node_id: str, reason: str | None = None) -> None:
+        """Break the lock that someone holds, keep that in the history, and recover the node."""
 
     def change_node_power_state(
         self, context: Context, node_id: str, new_state: str, timeout: int | None = None
@@ -91,8 +122,26 @@ class Client(Protocol):
     ) -> Mapping[str, Mapping[str, Any]]:
         """Return interface -> ``{'result': bool or None, 'reason': text}``."""
 
-    def get_node_steps(self, context: Context, node_id: str) -> list[dict[str, Any]]:
-        """Return the steps that a node has, those with priority 0 included."""
+    def get_node_steps(
+        self, context: Context, node_id: str, flow: str = "deploy"
+    ) -> list[dict[str, Any]]:
+        """Return every step that a node offers a flow, those with priority 0 included."""
+
+    def get_node_plan(
+        self,
+        context: Context,
+        node_id: str,
+        flow: str = "deploy",
+        steps: Steps | None = None,
+        runbook: str | None = None,
+        disable_ramdisk: bool | None = None,
+    ) -> dict[str, Any]:
+        """Return what a run would do, without running it.
+
+        ``steps`` in their order; ``left_out``, each with why; ``unknown``:
+        those that wait for the agent's list; ``problem``: why it would be
+        refused, or None.
+        """
 
     def lookup(
         self, context: Context, addresses: Sequence[str], node_uuid: str | None
@@ -114,3 +163,49 @@ class Client(Protocol):
 
     def get_driver_properties(self, context: Context, driver_name: str) -> dict[str, str]:
         """Return name -> help of what a hardware type reads from ``driver_info``."""
+
+    def update_node_traits(
+        self,
+        context: Context,
+        node_id: str,
+        *,
+        replace: Sequence[str] | None = None,
+        add: Sequence[str] = (),
+        remove: Sequence[str] = (),
+    ) -> list[str]:
+        """Change a node's traits, and return those that it has then.
+
+        A trait to be removed that it does not have is a 404.
+        """
+
+    # Deploy templates and runbooks; ``ident`` is a uuid or a name.
+
+    def create_deploy_template(self, context: Context, values: Mapping[str, Any]) -> DeployTemplate:
+        """Check and store a deploy template."""
+
+    def update_deploy_template(
+        self,
+        context: Context,
+        ident: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> DeployTemplate:
+        """Change columns of a deploy template; ``before`` as in :meth:`update_node`."""
+
+    def destroy_deploy_template(self, context: Context, ident: str) -> None:
+        """Remove a deploy template."""
+
+    def create_runbook(self, context: Context, values: Mapping[str, Any]) -> Runbook:
+        """Check and store a runbook."""
+
+    def update_runbook(
+        self,
+        context: Context,
+        ident: str,
+        values: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> Runbook:
+        """Change columns of a runbook; ``before`` as in :meth:`update_node`."""
+
+    def destroy_runbook(self, context: Context, ident: str) -> None:
+        """Remove a runbook."""

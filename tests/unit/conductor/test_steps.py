@@ -10,12 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploysteps import exceptions
-from deploysteps.conductor import steps
+from deploysteps.conductor import positions, steps
 from deploysteps.steps import DEPLOY, INTERFACE_TYPES, MAX_PRIORITY
 
 
 def step(name: str = "one", interface: str = "deploy", priority: Any = 10, **more: Any) -> Any:
-    return {"interface": interface, "step": name, "priority": priority, **more}
+    found = {"interface": interface, "step": name, "priority": priority}
+    return {**found, "args": None, "source": "driver", **more}
+
+
+def planned(offered: Any, requested: Any = (), **more: Any) -> list[Any]:
+    layers = [steps.Layer(steps.REQUEST, requested)]
+    return steps.plan(steps.Offer(offered), layers, DEPLOY, **more).entries
+
+
+def merged(offered: Any, requested: Any) -> list[Any]:
+    return steps.merge(steps.Offer(offered), [steps.Layer(steps.REQUEST, requested)], DEPLOY)
 
 
 some_steps = st.lists(
@@ -45,7 +55,7 @@ def test_any_list_is_sorted_stable_and_complete(found: list[Any]) -> None:
 
 @given(some_steps)
 def test_a_plan_has_every_enabled_step_once_with_an_id_of_its_own(found: list[Any]) -> None:
-    plan = steps.plan(found, [], DEPLOY)
+    plan = planned(found)
     assert [s for s in plan if s["priority"] == 0] == []
     enabled = [steps.key_of(s) for s in found if s["priority"]]
     assert sorted(map(steps.key_of, plan)) == sorted(enabled)
@@ -84,7 +94,7 @@ def test_a_user_step_lands_between_the_drivers_by_its_priority() -> None:
     """F2."""
     driver = [step("deploy", priority=100), step("write", priority=80), step("tear", priority=60)]
     driver.append(step("raid", "raid", 0))
-    plan = steps.plan(driver, [step("raid", "raid", 70)], DEPLOY)
+    plan = planned(driver, [step("raid", "raid", 70)])
     assert [s["step"] for s in plan] == ["deploy", "write", "raid", "tear"]
     assert plan[2]["source"] == "request"
 
@@ -93,7 +103,7 @@ def test_a_user_step_lands_between_the_drivers_by_its_priority() -> None:
 def test_a_priority_that_is_none_is_refused_by_name(priority: Any) -> None:
     """Sorting, overriding, telling: never a bare KeyError or TypeError."""
     with pytest.raises(exceptions.InvalidParameterValue, match=r"deploy\.one.*priority"):
-        steps.merge([step()], [step(priority=priority)], DEPLOY)
+        merged([step()], [step(priority=priority)])
 
 
 def test_a_missing_priority_or_name_and_an_unknown_interface_are_refused_by_name() -> None:
@@ -107,16 +117,16 @@ def test_a_missing_priority_or_name_and_an_unknown_interface_are_refused_by_name
 
 def test_the_core_step_can_be_disabled_and_not_moved() -> None:
     core = [step("deploy", priority=100)]
-    assert steps.plan(core, [step("deploy", priority=0)], DEPLOY) == []
+    assert planned(core, [step("deploy", priority=0)]) == []
     with pytest.raises(exceptions.InvalidParameterValue, match=r"deploy\.deploy can be disabled"):
-        steps.plan(core, [step("deploy", priority=7)], DEPLOY)
+        planned(core, [step("deploy", priority=7)])
 
 
 def test_an_unknown_and_a_repeated_requested_step_are_refused() -> None:
     with pytest.raises(exceptions.InvalidParameterValue, match=r"deploy\.two"):
-        steps.merge([step()], [step("two")], DEPLOY)
+        merged([step()], [step("two")])
     with pytest.raises(exceptions.InvalidParameterValue, match=r"deploy\.one is requested twice"):
-        steps.merge([step()], [step(), step()], DEPLOY)
+        merged([step()], [step(), step()])
 
 
 def test_arguments_are_checked_without_printing_them() -> None:
@@ -124,16 +134,16 @@ def test_arguments_are_checked_without_printing_them() -> None:
     info = {"size": {"description": "GiB", "schema": {"type": "integer"}, "required": True}}
     offered = [step(argsinfo=info)]
     with pytest.raises(exceptions.InvalidParameterValue) as caught:
-        steps.plan(offered, [step(args={"size": "hunter2"})], DEPLOY)
+        planned(offered, [step(args={"size": "hunter2"})])
     assert "deploy.one" in str(caught.value) and "size" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     with pytest.raises(exceptions.InvalidParameterValue, match="size"):
-        steps.plan(offered, [step(args={"size": None})], DEPLOY)
+        planned(offered, [step(args={"size": None})])
 
 
 def test_a_disabled_step_needs_no_arguments() -> None:
     info = {"size": {"description": "GiB", "required": True}}
-    assert steps.plan([step(argsinfo=info, priority=0)], [], DEPLOY) == []
+    assert planned([step(argsinfo=info, priority=0)]) == []
 
 
 A, B, C = ({"id": name, **step(name)} for name in "abc")
@@ -153,7 +163,7 @@ A, B, C = ({"id": name, **step(name)} for name in "abc")
 )
 def test_a_position_is_found_by_identity(current: Any, index: Any, plan: Any, place: int) -> None:
     """F8, promise 5; (null, null, list) is "planned, not started"."""
-    assert steps.locate(current, index, plan) == place
+    assert positions.locate(current, index, plan) == place
 
 
 @pytest.mark.parametrize(
@@ -176,4 +186,4 @@ def test_a_position_is_found_by_identity(current: Any, index: Any, plan: Any, pl
 def test_an_inconsistent_triple_is_said_to_be_so(current: Any, index: Any, plan: Any) -> None:
     """Position in the list: anything else is a failure, never a success."""
     with pytest.raises(exceptions.InconsistentSteps, match="Inconsistent"):
-        steps.locate(current, index, plan)
+        positions.locate(current, index, plan)

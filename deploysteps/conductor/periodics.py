@@ -1,0 +1,241 @@
+"""Calls the periodic methods of drivers: see ``base.node_periodic``.
+
+Which nodes a method is called for is one query, whose rows are copied out; no
+session is held while a method runs. A method that raises for one node fails
+the step of its interface that waits by callback there, and is called for the
+others all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import futurist
+from futurist import periodics
+from oslo_context.context import get_admin_context
+
+from deploysteps import exceptions
+from deploysteps.conductor import task_manager, words
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.db import conductors, nodes, runs, sweeps
+from deploysteps.db.sweeps import User
+from deploysteps.drivers.base import BaseInterface
+from deploysteps.drivers.periodic import Periodic
+from deploysteps.steps import INTERFACE_TYPES
+
+LOG = logging.getLogger(__name__)
+
+_THREADS = 8
+"""How many methods run at once: a slow one does not keep the others waiting."""
+
+
+@dataclasses.dataclass
+class Job:
+    """One periodic method of one interface."""
+
+    instance: BaseInterface
+    kind: str
+    """The interface's type."""
+    method: str
+    declared: Periodic
+    names: dict[str, list[str | None]]
+    """Hardware type -> the interface's names there; None: nodes that name none."""
+    last: int = 0
+    """Row id of the node that a limit stopped at."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in logs and errors."""
+        cls = type(self.instance)
+        return f"{cls.__module__}.{cls.__qualname__}.{self.method}"
+
+
+class Periodics:
+    """The periodic methods of the interfaces that a conductor offers.
+
+    :param manager: what a method is given as ``manager``.
+    :raises ConfigurationError: for a filter or a field that no node has,
+        naming the class and the method.
+    """
+
+    def __init__(self, runtime: Runtime, manager: Any) -> None:
+        """Find and check them; :meth:`start` begins."""
+        self._runtime = runtime
+        self._manager = manager
+        self._worker: periodics.PeriodicWorker | None = None
+        self._stopped = threading.Event()
+        self.jobs = list(_jobs(runtime.registry))
+        for job in self.jobs:
+            _check(job)
+
+    def start(self) -> None:
+        """Begin to call them, each after its first pause."""
+        if not self.jobs:
+            return
+        self._worker = periodics.PeriodicWorker(
+            [
+                (periodics.periodic(job.declared.spacing)(self._guarded(job)), (), {})
+                for job in self.jobs
+            ],
+            executor_factory=lambda: futurist.ThreadPoolExecutor(
+                max_workers=min(_THREADS, len(self.jobs))
+            ),
+        )
+        threading.Thread(target=self._worker.start, name="driver-periodics", daemon=True).start()
+
+    def stop(self, timeout: float = 0) -> None:
+        """Call nothing more, and wait for what runs as long as that."""
+        self._stopped.set()
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker.wait(timeout)
+
+    def _guarded(self, job: Job) -> Callable[[], None]:
+        """Return a call of :meth:`run` that nothing escapes from."""
+
+        def run() -> None:
+            try:
+                self.run(job)
+            except BaseException:  # a database that is away must not end the clock
+                again = job.declared.spacing
+                LOG.exception("%s failed; it is called again in %g s", job.label, again)
+
+        return run
+
+    def run(self, job: Job) -> int:
+        """Call a method for the nodes that it is for; returns how many."""
+        declared = job.declared
+        found = sweeps.users(
+            self._runtime.database,
+            job.kind,
+            job.names,
+            declared.filters,
+            declared.predicate_extra_fields,
+        )
+        called = 0
+        for user in self._mine(job, [user for user in found if _wanted(job, user)]):
+            if self._stopped.is_set() or self._runtime.stopping.is_set():
+                break
+            called += self._call(job, user)
+            if called == declared.limit:
+                job.last = user.node_id
+                break
+        return called
+
+    def _mine(self, job: Job, found: list[User]) -> list[User]:
+        """Return the nodes that fall to this conductor, those not seen last time first."""
+        if found:
+            timeout = self._runtime.conf.conductor.heartbeat_timeout
+            hosts = _hosts(conductors.offers(self._runtime.database, timeout), job)
+            me = self._runtime.host
+            found = [user for user in found if _chosen(user.uuid, {*hosts[user.driver], me}) == me]
+        return sorted(found, key=lambda user: (user.node_id <= job.last, user.node_id))
+
+    def _call(self, job: Job, user: User) -> bool:
+        """Call a method for one node; False when it was left out."""
+        declared = job.declared
+        try:
+            with task_manager.acquire(
+                get_admin_context(),
+                user.node_id,
+                shared=declared.shared_task,
+                purpose=declared.purpose,
+                retry=False,
+                runtime=self._runtime,
+            ) as task:
+                if getattr(task.driver, job.kind) is not job.instance:
+                    return False  # it was given another interface meanwhile
+                self._call_task(job, task)
+        except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
+            LOG.debug("%s leaves node %s out this time: %s", job.label, user.uuid, exc)
+            return False
+        except exceptions.LockLost as exc:
+            LOG.warning("%s on node %s stops: %s", job.label, user.uuid, exc)
+        except BaseException:
+            LOG.exception("%s could not be called for node %s", job.label, user.uuid)
+        return True
+
+    def _call_task(self, job: Job, task: TaskManager) -> None:
+        given = {1: (), 2: (task.context,), 3: (self._manager, task.context)}
+        try:
+            getattr(job.instance, job.method)(task, *given[job.declared.takes])
+        except (exceptions.NodeLocked, exceptions.LockLost, exceptions.DatabaseUnavailable):
+            raise  # no failure of the driver's
+        except BaseException as exc:  # an author's code; SystemExit ends it, not the conductor
+            mask = task.masker()
+            LOG.error("Node %s: %s failed\n%s", task.node.uuid, job.label, words.traced(exc, mask))
+            attempt = task.attempt
+            if (
+                attempt is not None
+                and (attempt.state, attempt.owner) == (runs.WAITING, "callback")
+                and attempt.interface == job.kind
+            ):
+                why = f"{job.method}() failed: {words.text_of(exc)}"
+                task.fail_step(words.shown(why, mask, words.LAST_ERROR_BYTES))
+
+
+def _jobs(registry: Any) -> Iterator[Job]:
+    """Yield the methods of every interface that is offered, each instance once."""
+    names: dict[tuple[str, int], dict[str, list[str | None]]] = {}
+    instances: dict[tuple[str, int], BaseInterface] = {}
+    for driver in registry.hardware_types:
+        for kind in INTERFACE_TYPES:
+            default = registry.default_interface(driver, kind)
+            for name, instance in registry.interfaces(driver, kind).items():
+                key = kind, id(instance)
+                instances[key] = instance
+                known = names.setdefault(key, {}).setdefault(driver, [])
+                known.extend([name, None] if name == default else [name])
+    for key, instance in instances.items():
+        for method, declared in instance.declared_periodics.items():
+            if declared.enabled:
+                yield Job(instance, key[0], method, declared, names[key])
+
+
+def _check(job: Job) -> None:
+    try:
+        for name, value in job.declared.filters.items():
+            nodes.condition(name, value)
+        sweeps.check_fields(job.declared.predicate_extra_fields)
+    except exceptions.InvalidParameterValue as exc:
+        raise exceptions.ConfigurationError(f"@node_periodic of {job.label}: {exc}") from exc
+
+
+def _wanted(job: Job, user: User) -> bool:
+    predicate = job.declared.predicate
+    if predicate is None:
+        return True
+    told = {"uuid": user.uuid, "driver": user.driver, "conductor_group": user.conductor_group}
+    try:
+        return bool(predicate(SimpleNamespace(**(told | user.fields))))
+    except Exception:
+        LOG.exception("The predicate of %s failed for node %s", job.label, user.uuid)
+        return False
+
+
+def _hosts(offers: Mapping[str, Collection[conductors.Offer]], job: Job) -> dict[str, list[str]]:
+    """Return hardware type -> the conductors that offer the interface for it."""
+    return {
+        driver: [
+            host
+            for host, offered in offers.items()
+            if any(
+                (offer.hardware_type, offer.interface_type) == (driver, job.kind)
+                and offer.interface_name in known
+                for offer in offered
+            )
+        ]
+        for driver, known in job.names.items()
+    }
+
+
+def _chosen(uuid: str, hosts: Collection[str]) -> str:
+    """Return the conductor that a node falls to: the same on each of them."""
+    return max(hosts, key=lambda host: hashlib.sha256(f"{host} {uuid}".encode()).digest())

@@ -1,0 +1,174 @@
+"""What a run will do: the driver's steps, templates, a runbook and a request, made one list.
+
+One path for all of them: what is refused in a request is refused in a
+template, a runbook and when a run goes on from where it failed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deploysteps import exceptions, releases
+from deploysteps.conductor import old_way, steps
+from deploysteps.conductor.steps import REQUEST, RUNBOOK, TEMPLATE, Layer, Plan
+from deploysteps.db import runbooks, templates, traits
+from deploysteps.steps import StepDict, StepFlow
+
+STEPS, OLD = "steps", old_way.MECHANISM
+"""How a run is done: one step after the other, or by the one method of an old driver."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What was asked for, resolved: it is kept with the run."""
+
+    layers: tuple[Layer, ...] = ()
+    disable_ramdisk: bool = False
+    runbook: str | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as the run keeps it."""
+        return {
+            "layers": [layer._asdict() for layer in self.layers],
+            "disable_ramdisk": self.disable_ramdisk,
+            "runbook": self.runbook,
+        }
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Request:
+        """Return what :meth:`stored` made."""
+        kept = stored or {}
+        return cls(
+            tuple(Layer(**layer) for layer in kept.get("layers", ())),
+            bool(kept.get("disable_ramdisk")),
+            kept.get("runbook"),
+        )
+
+
+def request(
+    task: Any,
+    flow: StepFlow,
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    runbook: str | None = None,
+    disable_ramdisk: bool | None = None,
+) -> Request:
+    """Resolve what somebody asks for.
+
+    :param asked: steps of the request.
+    :param runbook: name or uuid of a runbook, instead of steps.
+    :raises InvalidParameterValue: it cannot be asked for on this node.
+    :raises RunbookNotFound: there is no such runbook.
+    """
+    layers = list(_templates(task)) if flow.templates else []
+    name = None
+    if runbook is not None:
+        if asked:
+            raise exceptions.InvalidParameterValue(
+                f"a request has {flow.name} steps or a runbook, not both"
+            )
+        book = _runbook(task, runbook)
+        name = book.name
+        layers.append(Layer(f"{RUNBOOK}{name}", book.steps))
+        disable_ramdisk = book.disable_ramdisk if disable_ramdisk is None else disable_ramdisk
+    if asked:
+        layers.append(Layer(REQUEST, [dict(step) for step in asked]))
+    if flow.on_request and not any(layer.steps for layer in layers):
+        raise exceptions.MissingParameterValue(
+            f"there is nothing to do: name {flow.name} steps or a runbook"
+        )
+    return Request(tuple(layers), bool(disable_ramdisk), name)
+
+
+def _templates(task: Any) -> list[Layer]:
+    """Return the templates whose names are traits of the instance."""
+    wanted = task.node.instance_info.get("traits") or []
+    if not isinstance(wanted, list) or not all(isinstance(trait, str) for trait in wanted):
+        raise exceptions.InvalidParameterValue("instance_info['traits'] has to be a list of names")
+    if not wanted:
+        return []
+    missing = sorted(set(wanted) - set(traits.of_node(task.runtime.database, task.node.id)))
+    if missing:
+        raise exceptions.InvalidParameterValue(
+            f"the instance asks for traits that the node does not have: {', '.join(missing)}; "
+            "add them to the node, or take them out of instance_info['traits']"
+        )
+    found = templates.named(task.runtime.database, wanted)
+    return [Layer(f"{TEMPLATE}{name}", found[name].steps) for name in sorted(found)]
+
+
+def _runbook(task: Any, ident: str) -> Any:
+    book = runbooks.get(task.runtime.database, ident)
+    if book.name not in traits.of_node(task.runtime.database, task.node.id):
+        raise exceptions.InvalidParameterValue(
+            f"runbook {book.name} is not for this node: a node it is for has a trait of that name"
+        )
+    return book
+
+
+def switched_off(task: Any, flow: StepFlow) -> str | None:
+    """Return why a run that nobody asked steps for does none; None: it does its steps."""
+    if flow.switch is None:
+        return None
+    own = getattr(task.node, flow.switch)
+    on = task.runtime.conf.conductor[flow.switch] if own is None else own
+    where = f"[conductor] {flow.switch}" if own is None else f"the node's {flow.switch}"
+    return None if on else f"{where} is off"
+
+
+def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
+    """Return the plan of a run.
+
+    :raises InvalidParameterValue: the request, or a template, is wrong.
+    :raises CollectionFailed: the driver's own list cannot be had.
+    """
+    asked = any(layer.steps for layer in wanted.layers)
+    why = None if asked else switched_off(task, flow)
+    if why is not None:
+        return Plan([], note=why)
+    try:
+        offer = steps.overridden(task, flow)
+    except BaseException as exc:  # whatever a driver raises; SystemExit would stop the server
+        raise CollectionFailed(exc) from exc
+    if old_way.has_method(task, flow) and (offer.steps or asked):
+        # An old deploy interface among others that have steps is one of them.
+        offer = offer._replace(steps=[*offer.steps, old_way.entry(flow)])
+    plan = steps.plan(
+        offer,
+        wanted.layers,
+        flow,
+        banned=steps.forbidden(task.runtime.conf.conductor, flow),
+        disable_ramdisk=wanted.disable_ramdisk,
+    )
+    if not plan.entries and flow.may_be_empty is not True:
+        return dataclasses.replace(plan, note=f"no enabled {flow.name} step")
+    return plan
+
+
+class CollectionFailed(Exception):
+    """The steps of a node cannot be collected: the driver's mistake, not the caller's."""
+
+    def __init__(self, cause: BaseException) -> None:
+        """Keep what the driver raised."""
+        self.cause = cause
+        super().__init__("the steps cannot be collected")
+
+
+def mechanism(task: Any, flow: StepFlow, plan: Plan) -> str:
+    """Return how a run that begins now is done: by the pin, and by what the driver has.
+
+    :raises InvalidParameterValue: the pin allows no steps, and there are some.
+    """
+    if not flow.old_way:
+        return STEPS
+    pin = task.runtime.conf.pin_release_version
+    if not releases.pinned(pin).deploy_steps:
+        old_way.refuse_steps(plan.entries, flow, pin)
+        return OLD
+    return OLD if not plan.entries and old_way.is_old(task, flow) else STEPS
+
+
+def entries_of(task: Any, flow: StepFlow, plan: Plan, how: str) -> list[StepDict]:
+    """Return what the run's row keeps as its plan."""
+    return [old_way.entry(flow)] if how == OLD else plan.entries

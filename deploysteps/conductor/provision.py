@@ -1,0 +1,378 @@
+"""What moves a node: deploy, clean, service, manage, provide, undeploy, abort, unhold, unlock.
+
+Each verb takes the node's lock, refuses what makes no sense, writes that the
+work has begun, and hands it to a worker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import (
+    attempts,
+    endings,
+    engine,
+    inventory,
+    jobs,
+    old_way,
+    planning,
+    policy,
+    recovery,
+    starting,
+    words,
+)
+from deploysteps.conductor.attend import guarded
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager, acquire
+from deploysteps.conductor.workers import Slot
+from deploysteps.db import locks, nodes, runs, transitions
+from deploysteps.db.models import Node, StepAttempt
+from deploysteps.db.sweeps import Orphan
+from deploysteps.db.transitions import Key, key_of
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE, VERIFY, StepFlow, flow_of_state
+
+LOG = logging.getLogger(__name__)
+
+RESUME = ("at", "after")
+"""How a failed run may go on: with the step that failed, or with the next one."""
+
+
+class HandingOver:
+    """Takes a lock; leaving the block well gives it to a worker, else frees all."""
+
+    def __init__(self, runtime: Runtime, context: Any, node_id: str, purpose: str) -> None:
+        """Reserve a worker; the lock is taken on entering.
+
+        :raises NoFreeConductorWorker: try again.
+        """
+        self._asked = (runtime, context, node_id, purpose)
+        self._slot: Slot = runtime.workers.reserve(operator=True)
+        self._work: tuple[Any, ...] | None = None
+        self._task: TaskManager | None = None
+
+    def __enter__(self) -> tuple[TaskManager, Callable[..., None]]:
+        """Return the task, and what names the work."""
+        try:
+            runtime, context, node_id, purpose = self._asked
+            self._task = acquire(context, node_id, purpose=purpose, runtime=runtime)
+        except BaseException:
+            self._slot.release()
+            raise
+        return self._task, self._hand_over
+
+    def _hand_over(self, work: Callable[..., None], *args: Any) -> None:
+        self._work = (guarded(work), *args)
+
+    def __exit__(self, kind: Any, exc: BaseException | None, traceback: Any) -> None:
+        """Hand over, or free all."""
+        if self._task is None:
+            return
+        if self._work is not None and exc is None:
+            self._task.hand_over(self._slot, *self._work)
+            return
+        try:
+            self._task.release_resources()
+        finally:
+            self._slot.release()
+
+
+# --- runs --------------------------------------------------------------------------
+
+
+def deploy(
+    runtime: Runtime,
+    context: Any,
+    node_id: str,
+    rebuild: bool,
+    configdrive: Any,
+    asked: Sequence[Any] | None,
+    resume: str | None,
+) -> None:
+    """Begin a deployment; see :meth:`ConductorManager.do_node_deploy`."""
+    event = states.REBUILD if rebuild else states.DEPLOY
+    with HandingOver(runtime, context, node_id, f"node {event}") as (task, hand_over):
+        _refuse(task, event, in_maintenance=event)
+        if rebuild and task.node.protected:
+            raise exceptions.NodeProtected(node=task.node.uuid)
+        _brake(task, DEPLOY)
+        validate(task, ("power", "deploy"))
+        if configdrive is not None:
+            task.node.set_instance_info("configdrive", configdrive)
+        _begin(task, hand_over, DEPLOY, event, resume, asked=asked)
+
+
+def clean(
+    runtime: Runtime,
+    context: Any,
+    node_id: str,
+    asked: Sequence[Any] | None,
+    disable_ramdisk: bool | None,
+    runbook: str | None,
+) -> None:
+    """Begin a cleaning by given steps; see :meth:`ConductorManager.do_node_clean`."""
+    with HandingOver(runtime, context, node_id, "node clean") as (task, hand_over):
+        _refuse(task, states.CLEAN, in_maintenance=states.CLEAN)
+        if not asked and runbook is None:
+            raise exceptions.MissingParameterValue(
+                "a cleaning on request needs clean_steps or a runbook; `provide` cleans by the "
+                "driver's own steps"
+            )
+        _brake(task, CLEAN)
+        validate(task, ("power",))
+        _begin(task, hand_over, CLEAN, states.CLEAN, None, asked, runbook, disable_ramdisk)
+
+
+def service(
+    runtime: Runtime,
+    context: Any,
+    node_id: str,
+    asked: Sequence[Any] | None,
+    disable_ramdisk: bool | None,
+    runbook: str | None,
+    resume: str | None,
+) -> None:
+    """Begin a servicing; see :meth:`ConductorManager.do_node_service`."""
+    with HandingOver(runtime, context, node_id, "node service") as (task, hand_over):
+        _refuse(task, states.SERVICE, in_maintenance=states.SERVICE)
+        validate(task, ("power",))
+        _begin(task, hand_over, SERVICE, states.SERVICE, resume, asked, runbook, disable_ramdisk)
+
+
+def provide(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Begin the cleaning that makes a node available."""
+    with HandingOver(runtime, context, node_id, "node provide") as (task, hand_over):
+        _refuse(task, states.PROVIDE)
+        _brake(task, CLEAN)
+        has_driver(task)
+        _begin(task, hand_over, CLEAN, states.PROVIDE, None)
+
+
+def manage(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Make a node manageable: a new one is verified first."""
+    with HandingOver(runtime, context, node_id, "node manage") as (task, hand_over):
+        _refuse(task, states.MANAGE)
+        has_driver(task)
+        after = states.next_state(task.node.provision_state, states.MANAGE)
+        if after != VERIFY.running:
+            task.move(states.MANAGE)
+            return
+        _begin(task, hand_over, VERIFY, states.MANAGE, None)
+
+
+def _begin(
+    task: TaskManager,
+    hand_over: Callable[..., None],
+    flow: StepFlow,
+    event: str,
+    resume: str | None,
+    asked: Sequence[Any] | None = None,
+    runbook: str | None = None,
+    disable_ramdisk: bool | None = None,
+) -> None:
+    """Plan a run, write that it has begun, and give it to a worker.
+
+    :raises InvalidParameterValue: what is asked for cannot be.
+    """
+    failed = problem = None
+    if resume is not None:
+        if asked or runbook:
+            raise exceptions.InvalidParameterValue(
+                "a run that goes on has its steps already; leave them out of the request"
+            )
+        failed, request, plan = starting.resumed(task, flow, _checked(resume))
+    else:
+        request = planning.request(task, flow, asked, runbook, disable_ramdisk)
+        plan, problem = jobs.planned(task, flow, request)
+    how = planning.mechanism(task, flow, plan) if problem is None else planning.STEPS
+    own = {step["interface"] for step in plan.entries if not step.get("agent")}
+    validate(task, sorted(own - {"power", "deploy"}))
+    starting.start(
+        task,
+        flow,
+        plan,
+        event=event,
+        requested_by=task.user,
+        request=request,
+        how=how,
+        resumes=failed,
+    )
+    hand_over(engine.run, flow, problem, plan.note)
+
+
+def _checked(resume: str) -> str:
+    if resume not in RESUME:
+        raise exceptions.InvalidParameterValue(
+            f"resume is one of {', '.join(RESUME)}, not {resume!r}"
+        )
+    return resume
+
+
+def tear_down(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Begin an undeployment; see :meth:`ConductorManager.do_node_tear_down`."""
+    with HandingOver(runtime, context, node_id, "node tear down") as (task, hand_over):
+        _refuse(task, states.DELETE)
+        has_driver(task)
+        if task.node.protected:
+            raise exceptions.NodeProtected(node=task.node.uuid)
+        _brake(task, CLEAN)
+        jobs.begin_tear_down(task)
+        hand_over(jobs.tear_down)
+
+
+def _brake(task: TaskManager, flow: StepFlow) -> None:
+    """Refuse a run when as many nodes are in its flow as may be.
+
+    :raises ConcurrentActionLimit: naming the setting.
+    """
+    limit = task.runtime.conf.conductor[flow.brake] if flow.brake else 0
+    if not limit:
+        return
+    count = nodes.count_in(task.runtime.database, flow.states)
+    if count >= limit:
+        raise exceptions.ConcurrentActionLimit(
+            task_type=flow.name,
+            node=task.node.uuid,
+            count=count,
+            option=flow.brake,
+            limit=limit,
+        )
+
+
+# --- what changes a run that goes on ---------------------------------------------------
+
+
+def abort(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Ask the node's run to end; a second time changes nothing."""
+    node = nodes.get(runtime.database, node_id)
+    flow = flow_of_state(node.provision_state)
+    if flow is None or node.run_id is None:
+        if not _was_aborted(runtime, node):
+            raise _wrong_state(node, states.ABORT)
+        return
+    inventory.request_abort(runtime, node, _who(context), lambda n: _to_cut_short(runtime, n))
+
+
+def unhold(runtime: Runtime, context: Any, node_id: str) -> None:
+    """Let a run that is on hold go on; a second time changes nothing."""
+    node = nodes.get(runtime.database, node_id)
+    if not states.can(node.provision_state, states.UNHOLD):
+        raise _wrong_state(node, states.UNHOLD)
+    attempt = _last_attempt(runtime, node)
+    if attempt is not None and attempt.state == runs.WAITING and attempt.owner == "operator":
+        transitions.send_signal(runtime.database, key_of(attempt), "done", _who(context))
+        runtime.wake()
+
+
+def _who(context: Any) -> str:
+    return getattr(context, "user_id", None) or "an operator"
+
+
+def _last_attempt(runtime: Runtime, node: Node) -> StepAttempt | None:
+    return runs.last_attempt(runtime.database, node.run_id) if node.run_id is not None else None
+
+
+def _to_cut_short(runtime: Runtime, node: Node) -> Key | None:
+    """Return the attempt that waits and may be ended at once."""
+    flow, attempt = flow_of_state(node.provision_state), _last_attempt(runtime, node)
+    if flow is None or attempt is None or attempt.state != runs.WAITING:
+        return None
+    if attempt.position == attempts.PREPARE or attempt.step_id == old_way.STEP_ID:
+        return key_of(attempt)
+    entry = getattr(node, flow.step_field)
+    if entry is None or attempt.step_id != entry.get("id"):
+        return None  # it went on between the two reads
+    return key_of(attempt) if _abortable(runtime, node, flow, entry) else None
+
+
+def _abortable(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool:
+    try:
+        driver = runtime.registry.build(node)
+    except exceptions.DeployStepsException:
+        return policy.of_entry(entry).abortable  # the driver is broken: the plan's word
+    return policy.of_step(driver, flow, entry).abortable
+
+
+def _was_aborted(runtime: Runtime, node: Node) -> bool:
+    last = runs.of_node(runtime.database, node.id, limit=1)
+    aborted = bool(last) and last[0].outcome == endings.ABORTED
+    return aborted and node.provision_state == FLOWS[last[0].flow].failed
+
+
+def unlock(runtime: Runtime, context: Any, node_id: str, reason: str | None) -> None:
+    """Break a lock; see :meth:`ConductorManager.unlock_node`."""
+    node = nodes.get(runtime.database, node_id)
+    if node.reservation is None:
+        raise exceptions.Conflict(f"node {node.uuid} is not locked; there is nothing to break")
+    slot = runtime.workers.reserve(operator=True)
+    purpose = node.lock_purpose or "an unknown purpose"
+    told = f"the lock of conductor {node.reservation} for {purpose!r} was broken" + (
+        f": {reason}" if reason else ""
+    )
+    try:
+        lock, fresh = locks.grant(
+            runtime.database,
+            node.id,
+            runtime.host,
+            recovery.PURPOSE,
+            held=node.lock_token or "",
+            also=[
+                transitions.history(
+                    nodes.history_row(
+                        node.id,
+                        words.shortened(told, words.LAST_ERROR_BYTES),
+                        event_type="lock broken",
+                        severity="WARNING",
+                        conductor=runtime.host,
+                        user=_who(context),
+                    )
+                )
+            ],
+            active=runtime.active,
+        )
+    except BaseException:
+        slot.release()
+        raise
+    LOG.warning("Node %s: %s", node.uuid, told)
+    recovery.take_on(runtime, fresh, lock, slot, Orphan.of(node, why=told))
+
+
+# --- refusals ----------------------------------------------------------------------------
+
+
+def _wrong_state(node: Node, event: str) -> exceptions.InvalidStateRequested:
+    return exceptions.InvalidStateRequested(
+        action=event, node=node.uuid, state=node.provision_state
+    )
+
+
+def _refuse(task: TaskManager, event: str, in_maintenance: str | None = None) -> None:
+    """Refuse what the state table does not have, or what maintenance forbids."""
+    node = task.node
+    if not states.can(node.provision_state, event):
+        raise _wrong_state(node, event)
+    if in_maintenance and node.maintenance:
+        raise exceptions.NodeInMaintenance(op=in_maintenance, node=node.uuid)
+
+
+def has_driver(task: TaskManager) -> None:
+    """Refuse what needs a driver that this conductor does not offer."""
+    try:
+        _ = task.driver
+    except exceptions.NotFound as exc:
+        raise exceptions.InvalidParameterValue(str(exc)) from exc
+
+
+def validate(task: TaskManager, kinds: Sequence[str]) -> None:
+    """Ask interfaces whether they have what they need, before anything is written."""
+    has_driver(task)
+    for kind in kinds:
+        try:
+            getattr(task.driver, kind).validate(task)
+        except BaseException as exc:  # SystemExit would stop the server that asks
+            why = words.shown(words.text_of(exc), task.masker(), words.LAST_ERROR_BYTES)
+            raise exceptions.InvalidParameterValue(
+                f"Failed to validate {kind} info for node {task.node.uuid}. Error: {why}"
+            ) from exc

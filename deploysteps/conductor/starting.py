@@ -1,0 +1,192 @@
+"""The beginning of a run: one write, whatever the flow and wherever the plan is from."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import sqlalchemy as sa
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import attempts, old_way, planning, positions
+from deploysteps.conductor.planning import OLD, Request
+from deploysteps.conductor.steps import Plan, label_of
+from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.db import nodes, runs, transitions, types
+from deploysteps.db.models import StepAttempt, StepRun
+from deploysteps.steps import AWAITS_AGENT, FLOWS, StepDict, StepFlow
+
+LOG = logging.getLogger(__name__)
+
+
+def start(
+    task: TaskManager,
+    flow: StepFlow,
+    plan: Plan,
+    *,
+    event: str,
+    requested_by: str | None,
+    request: Request | None = None,
+    how: str = planning.STEPS,
+    resumes: StepRun | None = None,
+) -> None:
+    """Write that a run begins: state, list, run and its first attempt, in one go.
+
+    The caller's changes of the node (instance_info, say) go into the same write.
+
+    :param how: by steps, or the old way.
+    :param resumes: the failed run that this one goes on from.
+    """
+    node, now = task.node, types.utcnow()
+    wanted = request or Request()
+    entries = planning.entries_of(task, flow, plan, how)
+    _note_begin(task, flow, plan, event, wanted, how)
+    first = _first(flow, plan, wanted, how)
+
+    def insert(connection: sa.Connection) -> tuple[int, StepAttempt | None]:
+        run_id, _uuid = transitions.start_run(
+            connection,
+            node_id=node.id,
+            flow=flow.name,
+            plan=entries,
+            request=wanted.stored() if wanted != Request() else None,
+            left_out=plan.left_out or None,
+            mechanism=how,
+            resumes=resumes.uuid if resumes is not None else None,
+            requested_by=requested_by,
+            started_at=now,
+        )
+        connection.execute(transitions.set_current_run(node.id, run_id))
+        attempt = None
+        if first is not None:
+            attempt = attempts.new(task, run_id, attempts.PREPARE, 1, first)
+            begun = transitions.begin(attempt)
+            connection.execute(begun.statement, begun.values)
+        return run_id, attempt
+
+    also = [transitions.history(_skipped(task, flow, plan))] if _forbidden(plan) else []
+    run_id, task.attempt = task.write(node.changes(), also, then=insert)
+    node.stored({"run_id": run_id})
+    LOG.info("Node %s: %s begins with %d steps", node.uuid, flow.name, len(entries))
+
+
+def _note_begin(
+    task: TaskManager, flow: StepFlow, plan: Plan, event: str, wanted: Request, how: str
+) -> None:
+    """Set on the node what a run that begins shows; what earlier runs left goes."""
+    node, info = task.node, task.node.driver_internal_info
+    before, target = node.provision_state, node.target_provision_state
+    for other in FLOWS.values():
+        setattr(node, other.step_field, None)
+        for key in other.keys:
+            info.pop(key, None)
+    if how != OLD and (
+        plan.entries or plan.note or plan.agent_to_come or flow.may_be_empty is True
+    ):
+        info[flow.list_field] = plan.entries  # none at all: the plan could not be made
+    if plan.agent_to_come:
+        info[AWAITS_AGENT] = True
+    if flow.no_ramdisk and wanted.disable_ramdisk:
+        info[flow.no_ramdisk] = True
+    node.provision_state = states.next_state(before, event)
+    node.target_provision_state = states.target_after(before, event, target)
+    node.provision_updated_at = types.utcnow()
+    node.last_error = None
+
+
+def _first(flow: StepFlow, plan: Plan, wanted: Request, how: str) -> StepDict | None:
+    """Return what the first attempt is: it prepares the node, unless there is nothing to do."""
+    to_do = plan.entries or plan.agent_to_come or flow.may_be_empty is True or how == OLD
+    if not flow.prepare or not to_do or (flow.no_ramdisk and wanted.disable_ramdisk):
+        return None
+    return {**attempts.prepares(flow), "id": old_way.STEP_ID if how == OLD else None}
+
+
+def _forbidden(plan: Plan) -> list[str]:
+    return [label_of(step) for step in plan.left_out if step["why"].startswith("skipped")]
+
+
+def _skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> dict[str, Any]:
+    """Return the history entry that tells which steps are forbidden and do not run."""
+    return nodes.history_row(
+        task.node.id,
+        f"skipped by policy ([conductor] {flow.forbidden}): {', '.join(_forbidden(plan))}",
+        event_type=f"{flow.name} steps skipped",
+        severity="WARNING",
+        conductor=task.runtime.host,
+        user=task.user,
+    )
+
+
+def resumed(task: TaskManager, flow: StepFlow, how: str) -> tuple[StepRun, Request, Plan]:
+    """Return the failed run that is to go on, what it was asked, and the plan for the rest.
+
+    :param how: ``at``: with the failed step; ``after``: with the one after it.
+    :raises InvalidParameterValue: there is nothing to go on from, or the plan
+        of today is another.
+    """
+    run, last = _failed_run(task, flow)
+    wanted = Request.of(run.request)
+    try:
+        now = planning.build(task, flow, wanted)
+    except planning.CollectionFailed as exc:
+        raise exceptions.InvalidParameterValue(
+            f"the steps cannot be collected: {exc.cause}"
+        ) from exc
+    known = run.plan
+    if now.agent_to_come:
+        # What the agent had told then, it will tell again: it is compared when it has.
+        known = [entry for entry in run.plan if not entry.get("agent")]
+    differs = positions.difference(known, [e for e in now.entries if not e.get("unknown")])
+    if differs:
+        raise exceptions.InvalidParameterValue(
+            f"the plan is not any more that of the failed run: {differs}. Without resume, a new "
+            f"{flow.name} begins at its first step"
+        )
+    begin, why = _begin_at(run, last, how)
+    entries = [{k: v for k, v in entry.items() if k != "skip"} for entry in run.plan]
+    for place, entry in enumerate(entries):
+        if place < begin:
+            entry["skip"] = why if place == begin - 1 else f"done before, see run {run.uuid}"
+    return run, wanted, Plan(entries, now.left_out, now.agent_to_come)
+
+
+def _failed_run(task: TaskManager, flow: StepFlow) -> tuple[StepRun, StepAttempt]:
+    database = task.runtime.database
+    for run in runs.of_node(database, task.node.id, limit=1):
+        last = runs.last_attempt(database, run.id)
+        if run.flow == flow.name and last is not None and run.outcome not in (None, "success"):
+            if run.mechanism == OLD:
+                raise exceptions.InvalidParameterValue(
+                    "a deployment by deploy(task) has no steps to go on from; deploy again"
+                )
+            return run, last
+    raise exceptions.InvalidParameterValue(
+        f"there is no failed {flow.name} to go on from: the node's last run was another, or ended "
+        "before its first step"
+    )
+
+
+def _begin_at(run: StepRun, last: StepAttempt, how: str) -> tuple[int, str]:
+    """Return the place in the plan of the step to begin with, and what became of the one before.
+
+    :raises InvalidParameterValue: there is no such place.
+    """
+    done = f"done before, see run {run.uuid}"
+    if last.position == attempts.PREPARE:
+        if how == "after":
+            raise exceptions.InvalidParameterValue(
+                f"what failed is {last.interface}.{last.step}, which prepares the node and "
+                "cannot be skipped"
+            )
+        return next((i for i, entry in enumerate(run.plan) if not entry.get("skip")), 0), done
+    places = [i for i, entry in enumerate(run.plan) if entry.get("id") == last.step_id]
+    if len(places) != 1:
+        raise exceptions.InvalidParameterValue(
+            f"{last.interface}.{last.step}, which failed, is not in the plan any more"
+        )
+    if last.outcome == "success":  # an abort that came while it ran took effect after it
+        return places[0] + 1, done
+    if how == "after":
+        return places[0] + 1, f"skipped on request; it failed in run {run.uuid}"
+    return places[0], done

@@ -1,0 +1,84 @@
+"""What a step may do through its task beside its own work: switch power, tell how far it is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from deploysteps import exceptions, secrets, states
+from deploysteps.conductor import endings, words
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.db import transitions, types
+from deploysteps.db.models import Node, StepAttempt
+
+LOG = logging.getLogger(__name__)
+
+_PROGRESS_PAUSE, _ALL = 1.0, 100
+"""Seconds between two notes of a step's progress; the percent that is always noted."""
+
+
+class StepWork:
+    """Mixed into :class:`~deploysteps.conductor.task_manager.TaskManager`."""
+
+    runtime: Runtime
+    node: Node
+    driver: Any
+    attempt: StepAttempt | None
+    progress_at: float
+    """When progress was noted last, by the monotonic clock."""
+
+    def masker(self) -> secrets.Masker:
+        """Return what masks the secrets that the node holds."""
+        raise NotImplementedError
+
+    def loses_agent(self, target: str) -> bool:
+        """Tell whether an agent on the machine is gone after a change of power."""
+        return target != states.POWER_ON or self.node.power_state != states.POWER_ON
+
+    def switch_power(self, target: str, timeout: float | None = None) -> None:
+        """Change the machine's power; what is known of its agent goes with the agent.
+
+        :param target: one of ``states.POWER_TARGETS``.
+        :param timeout: seconds that the driver may try.
+        :raises InvalidParameterValue: an unknown target.
+        """
+        if target not in states.POWER_TARGETS:
+            raise exceptions.InvalidParameterValue(
+                f"unknown power target {target!r}; there are {', '.join(states.POWER_TARGETS)}"
+            )
+        node, power = self.node, self.driver.power
+        if self.loses_agent(target):
+            # Written before: an agent of the new boot has to be given a token.
+            endings.forget_agent(node)
+            node.save()
+        if target == states.REBOOT:
+            power.reboot(self, timeout=timeout)
+        else:
+            power.set_power_state(self, target, timeout=timeout)
+        node.power_state = states.POWER_TARGETS[target]
+
+    def report_progress(self, percent: float, text: str = "") -> None:
+        """Show how far the current step is: at most once a second, and 100 always.
+
+        :param percent: 0 to 100; what is outside is brought inside.
+        :param text: a few words; secrets in it are masked.
+        """
+        attempt = self.attempt
+        now = time.monotonic()
+        if attempt is None or (now - self.progress_at < _PROGRESS_PAUSE and percent != _ALL):
+            return
+        try:
+            shown = words.shown(str(text), self.masker(), words.PROGRESS_BYTES)
+            progress = {
+                "percent": min(max(float(percent), 0.0), float(_ALL)),
+                "text": shown,
+                "at": types.timestamp(types.utcnow()),
+            }
+            transitions.report_progress(
+                self.runtime.database, transitions.key_of(attempt), progress
+            )
+        except Exception as exc:
+            # Telling how far a step is must never be what makes it fail.
+            LOG.warning("Node %s: progress was not noted: %s", self.node.uuid, words.text_of(exc))
+        self.progress_at = now
