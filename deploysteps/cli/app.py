@@ -21,9 +21,12 @@ COMMANDS: dict[str, str] = {
     "db": "db",
     "node": "node",
     "port": "port",
+    "template": "saved",
+    "runbook": "saved",
     "driver": "driver",
     "conductor": "driver",
     "steps": "steps",
+    "status": "status",
     "config": "config",
     "demo": "demo",
     "agent": "agent",
@@ -177,7 +180,7 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
     default=DEFAULT_ENDPOINT,
     show_default=True,
     show_envvar=True,
-    help="The service that node, port, driver and conductor speak to.",
+    help="The service that node, port, template, runbook, driver and conductor speak to.",
 )
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 @pass_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from deploysteps import conf, exceptions
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.conductor.service import database_of
-from deploysteps.db import migration
+from deploysteps.db import migration, upgrades
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Base
 
@@ -32,7 +33,7 @@ def upgrade(state: State, revision: str) -> None:
 
     A rolling upgrade runs this first and restarts the services then.
     """
-    with _database(state) as database:
+    with configured(state) as database:
         migration.upgrade(database, revision)
         _tell(state, database)
 
@@ -48,7 +49,7 @@ def downgrade(state: State, revision: str, yes: bool) -> None:
     """
     if not yes:
         raise click.UsageError("a downgrade loses data; make a copy, and say --yes")
-    with _database(state) as database:
+    with configured(state) as database:
         migration.downgrade(database, revision)
         _tell(state, database)
 
@@ -60,12 +61,48 @@ def version(state: State) -> None:
 
     Nothing is made or changed.
     """
-    with _database(state, make=False) as database:
+    with configured(state, make=False) as database:
         _tell(state, database)
 
 
+@db.command("online-data-migrations")
+@click.option(
+    "--max-count",
+    type=click.IntRange(min=1),
+    help="Change at most so many rows, and say whether some are left.",
+)
+@pass_state
+def online_data_migrations(state: State, max_count: int | None) -> int:
+    """Bring rows that older programs wrote up to date, while services run.
+
+    Run it after `deploysteps db upgrade`, when no older program runs any more.
+    It may be broken off, and run again. It exits with 0 when nothing is left;
+    1 when rows are left and some were changed (run it again); 2 when rows are
+    left and none could be changed.
+    """
+    with configured(state, make=False) as database:
+        refuse_missing(database)
+        migration.check(database)
+        results = upgrades.migrate(database, max_count=max_count, progress=_tell_progress)
+    left = sum(result.left for result in results)
+    columns = ("migration", "table", "found", "done", "left", "error")
+    rows = [
+        (r.name, r.table, str(r.found), str(r.done), str(r.left), r.error or "") for r in results
+    ]
+    data = {"left": left, "migrations": [dataclasses.asdict(result) for result in results]}
+    state.output.rows(columns, rows, data)
+    if not left:
+        return 0
+    return 1 if any(result.found for result in results) else 2
+
+
+def _tell_progress(result: upgrades.Result) -> None:
+    click.echo(f"{result.name}: {result.done} of {result.table}", err=True)
+
+
 @contextmanager
-def _database(state: State, *, make: bool = True) -> Iterator[Database]:
+def configured(state: State, *, make: bool = True) -> Iterator[Database]:
+    """Give the configured database; ``make``: also one that is not there yet."""
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
     database = database_of(settings)
@@ -81,6 +118,17 @@ def _database(state: State, *, make: bool = True) -> Iterator[Database]:
         ) from exc
     finally:
         database.dispose()
+
+
+def refuse_missing(database: Database) -> None:
+    """Refuse a file that is not there: to look into it would make an empty one.
+
+    :raises DatabaseVersionError: with the command that makes it.
+    """
+    if _missing(database):
+        raise exceptions.DatabaseVersionError(
+            f"{database.place}: there is no database file; run: deploysteps db upgrade"
+        )
 
 
 def refuse_other_file(database: Database) -> None:

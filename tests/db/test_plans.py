@@ -18,15 +18,16 @@ from deploysteps.db import (
     ports,
     runs,
     sweeps,
+    traits,
     transitions,
     types,
 )
-from deploysteps.db.models import Node, NodeHistory, Port, StepAttempt, StepRun
+from deploysteps.db.models import Node, NodeHistory, NodeTrait, Port, StepAttempt, StepRun
 from tests.support_sql import counting
 
 COUNT = 10_000
 NOW = types.utcnow()
-BIG = {"nodes", "ports", "step_runs", "step_attempts", "node_history"}
+BIG = {"nodes", "ports", "step_runs", "step_attempts", "node_history", "node_traits"}
 RARE = "rare"
 
 
@@ -120,6 +121,12 @@ def history_rows():
         }
 
 
+def trait_rows():
+    for number in range(1, COUNT + 1):
+        yield {"node_id": number, "trait": "CUSTOM_ALL"}
+        yield {"node_id": number, "trait": f"CUSTOM_{number % 100}"}
+
+
 @pytest.fixture(scope="module")
 def crowded(shared):
     """10,000 nodes, most of them idle, each with a run, a port and a history."""
@@ -131,6 +138,7 @@ def crowded(shared):
             (StepAttempt, attempt_rows()),
             (Port, port_rows()),
             (NodeHistory, history_rows()),
+            (NodeTrait, trait_rows()),
         ):
             connection.execute(sa.insert(model), list(rows))
     if shared.dialect == "sqlite":
@@ -204,6 +212,12 @@ SWEEPS = {
     "abort": lambda d: transitions.ask_abort(d, 7, "me", transitions.Key(7, 0, 1)),
     "take_wait": lambda d: sweeps.take_wait(d, run(7), "c1"),
     "lock": lambda d: locks.release(d, locks.grant(d, 7, "c1", "test")[0]),
+    "progress": lambda d: transitions.report_progress(d, run(7), {"percent": 5}),
+    "brake": lambda d: nodes.count_in(d, (states.DEPLOYING, states.DEPLOYWAIT)),
+    "users of an interface": lambda d: sweeps.users(d, "raid", {RARE: ["x", None]}, {}),
+    "traits of a node": lambda d: traits.of_node(d, 7),
+    "traits of nodes": lambda d: traits.of_nodes(d, [1, 2, 3]),
+    "a change of traits": lambda d: traits.change(d, 8, add=["CUSTOM_X"], remove=["CUSTOM_8"]),
     "conductors": lambda d: conductors.offers(d, 60),
 }
 

@@ -40,7 +40,7 @@ def begun(database, node, lock, attempt_values=(), plan_=()):
             flow="deploy",
             plan=list(plan_),
             requested_by=ODD,
-            now=now,
+            started_at=now,
         ),
     )
     first = {"run_id": run_id, "position": 1, "attempt": 1, "node_id": node.id}

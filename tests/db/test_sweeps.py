@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from deploysteps import exceptions, states
 from deploysteps.db import conductors, locks, nodes, ports, runs, sweeps, transitions, types
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.steps import OWNERS
 from tests.db.test_sizes import begun
 from tests.support_sql import counting
 
@@ -62,16 +63,7 @@ def test_what_is_due(database, make):
 
 def test_every_owner_of_a_wait_is_swept(database, make):
     """F36: an owner that the sweep does not know would wait for ever."""
-    from deploysteps.conductor import waiting as waits
-
-    owners = {"agent", "poller", "timer"}
-    used = {
-        value
-        for name, value in vars(waits).items()
-        if isinstance(value, str) and value in owners | {"callback"}
-    }
-    assert used <= owners
-    for owner in sorted(owners):
+    for owner in OWNERS:
         key = waiting(database, make, NOW - HOUR, owner=owner)[1]
         assert key in keys(sweeps.due(database, "c1", NOW, 10))
         assert key in keys(sweeps.foreign_waits(database, "c9", ["c2"]))
@@ -136,7 +128,7 @@ def test_gaps_of_every_state(database, make, maintenance):
         for state in states.STATES
     }
     locks.grant(database, make(database, provision_state=states.DEPLOYING).id, "c1", "at work")
-    owed = states.TRANSIENT_STATES | states.WAIT_STATES
+    owed = states.TRANSIENT_STATES | states.WAIT_STATES | states.HOLD_STATES
     with counting(database) as count:
         found = sweeps.gaps(database, types.utcnow() + HOUR)
     assert count.statements == 1

@@ -4,6 +4,10 @@ import sqlite3
 
 import pytest
 
+from deploysteps.db import nodes, types
+from deploysteps.db.engine import Database
+from deploysteps.db.models import StepRun, table
+
 
 @pytest.fixture(autouse=True)
 def in_the_folder(monkeypatch, tmp_path):
@@ -68,3 +72,71 @@ def test_a_database_that_is_away(run):
     result = run("db", "version", env=away)
     assert result.exit_code == 5
     assert "waiting up to 0.1 s" in result.stderr and "hunter2" not in result.output
+
+
+@pytest.fixture
+def database(ok, tmp_path):
+    ok("db", "upgrade")
+    found = Database(f"sqlite:///{tmp_path}/var/deploysteps.sqlite")
+    yield found
+    found.dispose()
+
+
+def old_runs(database, count):
+    """Write runs as an older program does."""
+    node = nodes.insert(database, {"driver": "x", "provision_state": "available"})
+    rows = [
+        {
+            "uuid": f"{number:036}",
+            "node_id": node.id,
+            "flow": "deploy",
+            "plan": [],
+            "started_at": types.utcnow(),
+        }
+        for number in range(count)
+    ]
+    database.write(lambda c: c.execute(table(StepRun).insert(), rows) and None)
+
+
+MIGRATE = ("db", "online-data-migrations")
+
+
+def test_online_data_migrations(ok, run, database):
+    """F82: what is left is counted, and the exit code says whether to go on."""
+    assert "mechanism of runs" in ok(*MIGRATE).stdout
+    old_runs(database, 5)
+    result = run(*MIGRATE, "--max-count", "2", "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["left"] == 3
+    assert told["migrations"][0] == {
+        "name": "mechanism of runs",
+        "table": "step_runs",
+        "found": 2,
+        "done": 2,
+        "left": 3,
+        "error": None,
+    }
+    assert "mechanism of runs: 2 of step_runs" in result.stderr
+    assert json.loads(ok(*MIGRATE, "--json").stdout)["left"] == 0
+
+
+def test_online_data_migrations_that_can_do_nothing(run, database):
+    old_runs(database, 1)
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no BEFORE UPDATE ON step_runs BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    result = run(*MIGRATE)
+    assert result.exit_code == 2 and "full" in result.stdout
+    result = run(*MIGRATE, "--max-count", "0")
+    assert result.exit_code == 2 and "--max-count" in result.stderr
+
+
+def test_online_data_migrations_need_this_program_s_schema(failing, ok, tmp_path):
+    code, line = failing(*MIGRATE)
+    assert code == 6 and "there is no database file; run: deploysteps db upgrade" in line
+    assert list(tmp_path.iterdir()) == []
+    ok("db", "upgrade", "0001")
+    code, line = failing(*MIGRATE)
+    assert code == 6 and "revision 0001" in line and "run: deploysteps db upgrade" in line
