@@ -30,10 +30,14 @@ _warned: set[type] = set()
 
 
 def entry(flow: StepFlow) -> StepDict:
-    """Return the one step that such a driver stands for."""
+    """Return the one step of a run that is done the old way."""
+    return {"id": STEP_ID, **step_of(flow)}
+
+
+def step_of(flow: StepFlow) -> StepDict:
+    """Return what such a driver's method is among the steps of others."""
     interface, step = flow.core or ("", "")
     return {
-        "id": STEP_ID,
         "interface": interface,
         "step": step,
         "priority": PRIORITY,

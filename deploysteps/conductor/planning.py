@@ -133,7 +133,7 @@ def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
         raise CollectionFailed(exc) from exc
     if old_way.has_method(task, flow) and (offer.steps or asked):
         # An old deploy interface among others that have steps is one of them.
-        offer = offer._replace(steps=[*offer.steps, old_way.entry(flow)])
+        offer = offer._replace(steps=[*offer.steps, old_way.step_of(flow)])
     plan = steps.plan(
         offer,
         wanted.layers,
