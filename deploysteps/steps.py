@@ -57,8 +57,10 @@ AWAITS_AGENT = "awaits_agent_steps"
 
 
 class Flags(NamedTuple):
-    """Keys of ``driver_internal_info`` by which drivers of the field say how a
-    step goes on. They belong to one attempt: they become its fields and go."""
+    """Keys of ``driver_internal_info`` by which drivers of the field say how a step goes on.
+
+    They belong to one attempt: they become its fields and go.
+    """
 
     reboot: str
     """The machine reboots: only a new boot of its agent counts."""
@@ -95,6 +97,8 @@ class StepFlow:
     """Column with the position in the plan; shown likewise."""
     running: str
     """State while a step's code runs."""
+    forbidden: str
+    """``[conductor]`` option with the steps that operators forbid."""
     error: type[exceptions.DeployStepsException]
     """What a step of this flow raises when it fails."""
     waiting: str | None = None
@@ -115,7 +119,8 @@ class StepFlow:
     overrides: str | None = None
     """``[conductor]`` option with operators' priorities."""
     no_ramdisk: str | None = None
-    """Key of ``driver_internal_info``: this run does without the ramdisk."""
+    """Key of ``driver_internal_info``: this run does without the ramdisk. Where there is
+    such a choice, steps say whether they need it (``requires_ramdisk``)."""
     brake: str | None = None
     """``[conductor]`` option: how many nodes may be in this flow at once."""
     in_order: bool = False
@@ -129,15 +134,8 @@ class StepFlow:
     """Whether a run without any step ends well, or the ``[conductor]`` option that says so."""
     switch: str | None = None
     """``[conductor]`` option by which a run that nobody asked steps for does none."""
-    ramdisk_optional: bool = False
-    """Steps say whether they need the agent's ramdisk (``requires_ramdisk``)."""
     old_way: bool = False
     """Interfaces without any step may run it by one method, ``deploy(task)``."""
-
-    @property
-    def forbidden(self) -> str:
-        """``[conductor]`` option with the steps that operators forbid."""
-        return f"forbidden_{self.name}_steps"
 
     @property
     def failed(self) -> str:
@@ -184,6 +182,7 @@ DEPLOY = StepFlow(
     step_field="deploy_step",
     list_field="deploy_steps",
     index_field="deploy_step_index",
+    forbidden="forbidden_deploy_steps",
     running=states.DEPLOYING,
     waiting=states.DEPLOYWAIT,
     holding=states.DEPLOYHOLD,
@@ -207,6 +206,7 @@ CLEAN = StepFlow(
     step_field="clean_step",
     list_field="clean_steps",
     index_field="clean_step_index",
+    forbidden="forbidden_clean_steps",
     running=states.CLEANING,
     waiting=states.CLEANWAIT,
     holding=states.CLEANHOLD,
@@ -221,7 +221,6 @@ CLEAN = StepFlow(
     in_order=True,
     may_be_empty="allow_empty_cleaning",
     switch="automated_clean",
-    ramdisk_optional=True,
     error=exceptions.CleanStepFailed,
 )
 
@@ -247,6 +246,7 @@ VERIFY = StepFlow(
     step_field="verify_step",
     list_field="verify_steps",
     index_field="verify_step_index",
+    forbidden="forbidden_verify_steps",
     running=states.VERIFYING,
     prepare=Call("power", "verify"),
     overrides="verify_step_priority_override",
@@ -262,6 +262,7 @@ SERVICE = StepFlow(
     step_field="service_step",
     list_field="service_steps",
     index_field="service_step_index",
+    forbidden="forbidden_service_steps",
     running=states.SERVICING,
     waiting=states.SERVICEWAIT,
     holding=states.SERVICEHOLD,
@@ -273,7 +274,6 @@ SERVICE = StepFlow(
     no_ramdisk="service_disable_ramdisk",
     in_order=True,
     on_request=True,
-    ramdisk_optional=True,
     error=exceptions.ServiceStepFailed,
 )
 

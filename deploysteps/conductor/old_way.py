@@ -17,9 +17,6 @@ from deploysteps.steps import StepDict, StepFlow
 
 LOG = logging.getLogger(__name__)
 
-MECHANISM = "deploy"
-"""``StepRun.mechanism`` of a run that is done the old way."""
-
 STEP_ID = "old way"
 """``step_id`` of its attempts: the engine knows them by it, whatever the pin is now."""
 

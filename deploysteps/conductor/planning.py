@@ -14,10 +14,8 @@ from deploysteps import exceptions, releases
 from deploysteps.conductor import old_way, steps
 from deploysteps.conductor.steps import REQUEST, RUNBOOK, TEMPLATE, Layer, Plan
 from deploysteps.db import runbooks, templates, traits
+from deploysteps.db.runs import BY_STEPS, OLD_WAY
 from deploysteps.steps import StepDict, StepFlow
-
-STEPS, OLD = "steps", old_way.MECHANISM
-"""How a run is done: one step after the other, or by the one method of an old driver."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,14 +159,14 @@ def mechanism(task: Any, flow: StepFlow, plan: Plan) -> str:
     :raises InvalidParameterValue: the pin allows no steps, and there are some.
     """
     if not flow.old_way:
-        return STEPS
+        return BY_STEPS
     pin = task.runtime.conf.pin_release_version
     if not releases.pinned(pin).deploy_steps:
         old_way.refuse_steps(plan.entries, flow, pin)
-        return OLD
-    return OLD if not plan.entries and old_way.is_old(task, flow) else STEPS
+        return OLD_WAY
+    return OLD_WAY if not plan.entries and old_way.is_old(task, flow) else BY_STEPS
 
 
 def entries_of(task: Any, flow: StepFlow, plan: Plan, how: str) -> list[StepDict]:
     """Return what the run's row keeps as its plan."""
-    return [old_way.entry(flow)] if how == OLD else plan.entries
+    return [old_way.entry(flow)] if how == OLD_WAY else plan.entries

@@ -186,7 +186,7 @@ def _begin(
     else:
         request = planning.request(task, flow, asked, runbook, disable_ramdisk)
         plan, problem = jobs.planned(task, flow, request)
-    how = planning.mechanism(task, flow, plan) if problem is None else planning.STEPS
+    how = planning.mechanism(task, flow, plan) if problem is None else runs.BY_STEPS
     own = {step["interface"] for step in plan.entries if not step.get("agent")}
     validate(task, sorted(own - {"power", "deploy"}))
     starting.start(

@@ -263,7 +263,8 @@ def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
                 raise exceptions.ConfigurationError(f"[conductor] {flow.overrides}: {problem}")
         for key in steps.forbidden(conf.conductor, flow):
             problem = _nobody_has(registry, flow, key)
-            if problem and not reserved.is_reserved(dict(zip(("interface", "step"), key, strict=True))):
+            named = {"interface": key[0], "step": key[1]}
+            if problem and not reserved.is_reserved(named):
                 LOG.warning("[conductor] %s: %s", flow.forbidden, problem)
 
 

@@ -9,11 +9,12 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import attempts, old_way, planning, positions
-from deploysteps.conductor.planning import OLD, Request
+from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import nodes, runs, transitions, types
 from deploysteps.db.models import StepAttempt, StepRun
+from deploysteps.db.runs import BY_STEPS, OLD_WAY
 from deploysteps.steps import AWAITS_AGENT, FLOWS, StepDict, StepFlow
 
 LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ def start(
     event: str,
     requested_by: str | None,
     request: Request | None = None,
-    how: str = planning.STEPS,
+    how: str = BY_STEPS,
     resumes: StepRun | None = None,
 ) -> None:
     """Write that a run begins: state, list, run and its first attempt, in one go.
@@ -80,7 +81,7 @@ def _note_begin(
         setattr(node, other.step_field, None)
         for key in other.keys:
             info.pop(key, None)
-    if how != OLD and (
+    if how != OLD_WAY and (
         plan.entries or plan.note or plan.agent_to_come or flow.may_be_empty is True
     ):
         info[flow.list_field] = plan.entries  # none at all: the plan could not be made
@@ -96,10 +97,10 @@ def _note_begin(
 
 def _first(flow: StepFlow, plan: Plan, wanted: Request, how: str) -> StepDict | None:
     """Return what the first attempt is: it prepares the node, unless there is nothing to do."""
-    to_do = plan.entries or plan.agent_to_come or flow.may_be_empty is True or how == OLD
+    to_do = plan.entries or plan.agent_to_come or flow.may_be_empty is True or how == OLD_WAY
     if not flow.prepare or not to_do or (flow.no_ramdisk and wanted.disable_ramdisk):
         return None
-    return {**attempts.prepares(flow), "id": old_way.STEP_ID if how == OLD else None}
+    return {**attempts.prepares(flow), "id": old_way.STEP_ID if how == OLD_WAY else None}
 
 
 def _forbidden(plan: Plan) -> list[str]:
@@ -156,7 +157,7 @@ def _failed_run(task: TaskManager, flow: StepFlow) -> tuple[StepRun, StepAttempt
     for run in runs.of_node(database, task.node.id, limit=1):
         last = runs.last_attempt(database, run.id)
         if run.flow == flow.name and last is not None and run.outcome not in (None, "success"):
-            if run.mechanism == OLD:
+            if run.mechanism == OLD_WAY:
                 raise exceptions.InvalidParameterValue(
                     "a deployment by deploy(task) has no steps to go on from; deploy again"
                 )

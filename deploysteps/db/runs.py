@@ -12,6 +12,8 @@ from deploysteps.db.models import StepAttempt, StepRun
 from deploysteps.db.pages import fetch, rows_of
 
 FINISHED, WAITING, RUNNING = "finished", "waiting", "running"
+BY_STEPS, OLD_WAY = "steps", "deploy"
+"""``StepRun.mechanism``: one step after the other, or by the one method of an old driver."""
 INTERRUPTED = "interrupted"
 """Outcome of an attempt whose conductor was lost."""
 

@@ -15,9 +15,7 @@ import sqlalchemy as sa
 
 from deploysteps.db.engine import Database, again, reason_of
 from deploysteps.db.models import Base, Node, StepAttempt, StepRun, table
-
-BY_STEPS, OLD_WAY = "steps", "deploy"
-"""``mechanism`` of a run: by steps, or by the deploy interface's ``deploy(task)``."""
+from deploysteps.db.runs import BY_STEPS, OLD_WAY
 
 
 class Batch(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from deploysteps.db import types, upgrades
+from deploysteps.db import runs, types, upgrades
 from deploysteps.db.models import StepAttempt, StepRun, table
 from tests.support_sql import counting
 
@@ -223,18 +223,11 @@ def test_two_migrators_and_a_live_writer_on_the_same_rows(database, make):
 def test_deployments_begun_the_old_way_that_go_on(database, make):
     many = [make(database) for _ in range(5)]
     for node in many[:4]:
-        old_runs(database, node, 1, tries=0, mechanism=upgrades.OLD_WAY, finished=False)
+        old_runs(database, node, 1, tries=0, mechanism=runs.OLD_WAY, finished=False)
     old_runs(database, many[0], 1, tries=0, first=1, mechanism="deploy", finished=False)
     old_runs(database, many[4], 1, tries=0, mechanism="deploy")
     old_runs(database, many[4], 1, tries=0, first=1, mechanism="steps", finished=False)
     assert upgrades.begun_the_old_way(database, 3) == ([node.uuid for node in many[:3]], 4)
-
-
-def test_what_the_engine_writes_is_what_is_looked_for():
-    """One word for one thing, in the conductor as in the database."""
-    from deploysteps.conductor import old_way
-
-    assert old_way.MECHANISM == upgrades.OLD_WAY
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])

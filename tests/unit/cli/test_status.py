@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deploysteps.db import nodes, runbooks, templates, types, upgrades
+from deploysteps.db import nodes, runbooks, runs, templates, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import StepRun, table
 
@@ -91,8 +91,8 @@ def test_rows_of_older_programs(told, database, ok, run):
 
 
 def test_deployments_begun_the_old_way(told, database):
-    machines = [old_run(database, mechanism=upgrades.OLD_WAY) for _ in range(22)]
-    old_run(database, mechanism=upgrades.OLD_WAY, finished_at=types.utcnow())
+    machines = [old_run(database, mechanism=runs.OLD_WAY) for _ in range(22)]
+    old_run(database, mechanism=runs.OLD_WAY, finished_at=types.utcnow())
     code, checks = told()
     result, details = checks["deployments begun the old way"]
     assert (code, result) == (1, "warning")
