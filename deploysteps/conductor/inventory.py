@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import words
+from deploysteps.conductor import endings, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import nodes, ports, runs, transitions, types
 from deploysteps.db.models import INTERFACE_COLUMNS, Node, Port
 from deploysteps.db.transitions import Key
-from deploysteps.steps import INTERFACE_TYPES
+from deploysteps.steps import INTERFACE_TYPES, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
@@ -123,6 +123,13 @@ def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
                 )
             if node.instance_uuid is not None:
                 raise exceptions.NodeAssociated(node=node.uuid, instance=node.instance_uuid)
+        flow = flow_of_state(node.provision_state)
+        if flow is not None and node.run_id is not None:
+            # What was made ready for the run is put away, as after any ending.
+            why = "the node is deleted"
+            endings.end(
+                task, flow, endings.Ending(endings.ABORTED, states.ABORT, why, keep_lock=True)
+            )
         task.delete_node()
         LOG.info("Node %s: removed", node.uuid)
 

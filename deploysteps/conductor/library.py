@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple
 
-from deploysteps import exceptions, reserved
+from deploysteps import exceptions, reserved, secrets
 from deploysteps.conductor import steps
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import runbooks, templates, traits
@@ -251,6 +251,16 @@ class Catalogue:
     def variants(self, flow: StepFlow, key: steps.Key) -> list[StepDict]:
         """Return the declarations of a step, one for each class that has it."""
         return self._declared.get((flow.name, *key), [])
+
+    def secrets(self) -> dict[str, list[str]]:
+        """Return ``interface.step`` -> its arguments that some class declares secret."""
+        found: dict[str, set[str]] = {}
+        for (_, kind, name), variants in self._declared.items():
+            for variant in variants:
+                named = secrets.secret_args(variant["argsinfo"])
+                if named:
+                    found.setdefault(f"{kind}.{name}", set()).update(named)
+        return {step: sorted(named) for step, named in found.items()}
 
     def knows(self, flows: Sequence[StepFlow], key: steps.Key) -> bool:
         """Tell whether an enabled interface declares a step for one of these flows."""

@@ -288,6 +288,10 @@ class ConductorManager:
             self.runtime.database, node.id, replace=replace, add=add, remove=remove
         )
 
+    def get_secret_arguments(self, context: Any) -> dict[str, list[str]]:
+        """Return ``interface.step`` -> its arguments that an enabled class declares secret."""
+        return library.Catalogue(self.runtime.registry).secrets()
+
     def create_deploy_template(self, context: Any, values: Mapping[str, Any]) -> DeployTemplate:
         """Check and store a deploy template; see :mod:`deploysteps.conductor.library`."""
         return library.create_deploy_template(self.runtime, context, values)

@@ -121,13 +121,14 @@ def plan(
     wanted = kept if listed else enabled(kept)
     validate(wanted, disable_ramdisk=disable_ramdisk)
     option = f"skipped by policy: [conductor] {flow.forbidden}"
+    off = [] if listed else [step for step in kept if _disabled(step)]
     left_out = [
         *(_left_out(step, option) for step in merged if key_of(step) in banned and _meant(step)),
-        *(_left_out(step, f"disabled by {step['source']}") for step in kept if _disabled(step)),
+        *(_left_out(step, f"disabled by {step['source']}") for step in off),
     ]
     return Plan(
         planned(wanted if listed else ordered(wanted, flow)),
-        [] if flow.in_order and listed and not banned else left_out,
+        left_out,
         offer.agent_to_come,
     )
 
@@ -138,7 +139,8 @@ def _meant(step: StepDict) -> bool:
 
 
 def _disabled(step: StepDict) -> bool:
-    return step["priority"] == 0 and bool(step.get("replaced"))
+    """Tell whether a step would run, had nobody given it priority 0."""
+    return step["priority"] == 0 and any(had["priority"] for had in step.get("replaced", ()))
 
 
 def _left_out(step: StepDict, why: str) -> dict[str, Any]:

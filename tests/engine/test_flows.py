@@ -292,6 +292,19 @@ def test_priorities_of_every_flow_can_be_overridden(sqlite, start, conf, option)
     assert f"disabled by {'configuration'}" in support.last_run(sqlite, node).left_out[0]["why"]
 
 
+def test_deleting_a_node_puts_away_what_its_run_had_made_ready(database, start):
+    """§1: deleting a node ends its run like any ending."""
+    service = start(database, vendor=Steps, deploy=Deploy)
+    node = support.enrolled(service, provision_state=states.MANAGEABLE)
+    service.manager.do_node_clean(None, node.uuid, [step("waits")])
+    support.settle(database, node.uuid, states.CLEANWAIT)
+    service.manager.set_node_maintenance(None, node.uuid, True)
+    service.manager.destroy_node(None, node.uuid)
+    assert [what for _, what in DONE] == ["prepare", "waits", "put away"]
+    with pytest.raises(exceptions.NodeNotFound):
+        nodes.get(database, node.uuid)
+
+
 @pytest.mark.parametrize("flow", ["deploy", "clean"])
 def test_the_brakes_refuse_with_words(sqlite, start, conf, flow):
     conf.set_override(f"max_concurrent_{flow}", 1, group="conductor")

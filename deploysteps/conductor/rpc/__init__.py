@@ -180,6 +180,12 @@ class Client(Protocol):
 
     # Deploy templates and runbooks; ``ident`` is a uuid or a name.
 
+    def get_secret_arguments(self, context: Context) -> dict[str, list[str]]:
+        """Return ``interface.step`` -> its arguments that an enabled class declares secret.
+
+        Steps that are kept for any node do not say it themselves.
+        """
+
     def create_deploy_template(self, context: Context, values: Mapping[str, Any]) -> DeployTemplate:
         """Check and store a deploy template."""
 
