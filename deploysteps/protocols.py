@@ -28,6 +28,8 @@ class Node(Protocol):
     properties: dict[str, Any]
     extra: dict[str, Any]
     deploy_step: dict[str, Any] | None
+    clean_step: dict[str, Any] | None
+    service_step: dict[str, Any] | None
 
     @property
     def driver_internal_info(self) -> dict[str, Any]:
@@ -101,6 +103,25 @@ class Task(Protocol):
 
     def fail_step(self, why: str) -> None:
         """The step that waited when this task began failed; end the run."""
+
+    def report_progress(self, percent: float, text: str = "") -> None:
+        """Tell people how far the step is; never a reason to fail.
+
+        :param percent: 0 to 100; what lies outside is cut.
+        :param text: a few words, such as ``writing the image``.
+        """
+
+    def switch_power(self, target: str, timeout: float | None = None) -> None:
+        """Bring the machine into a power state, through ``driver.power``.
+
+        The node's ``power_state`` stays true, and the agent that a power cycle
+        ends is no longer listened to.
+
+        :param target: ``states.POWER_ON``, ``POWER_OFF``, ``REBOOT`` or what else
+            the power interface takes.
+        :param timeout: seconds to try; None means the driver's default.
+        :raises PowerStateFailure: when the state was not reached.
+        """
 
     def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Run ``call`` in a worker, with the lock, once this block ends."""

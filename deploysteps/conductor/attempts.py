@@ -40,6 +40,11 @@ def entry_of(task: TaskManager, flow: StepFlow) -> StepDict:
     return entry
 
 
+def interface_of(task: TaskManager, entry: Mapping[str, Any]) -> Any:
+    """Return the interface that runs a step: what the agent offers, the deploy interface does."""
+    return getattr(task.driver, "deploy" if entry.get("agent") else entry["interface"])
+
+
 def is_old(attempt: StepAttempt | None) -> bool:
     """Tell whether an attempt belongs to a run that is done the old way."""
     return attempt is not None and attempt.step_id == old_way.STEP_ID

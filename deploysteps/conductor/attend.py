@@ -198,7 +198,7 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
 def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
     """Ask ``check_step`` of the interface that ran the step."""
     step = dict(attempts.entry_of(task, flow))
-    interface = getattr(task.driver, attempt.interface)
+    interface = attempts.interface_of(task, step)
     said: list[Any] = []
     answer = answers.ask(
         task, flow, lambda: said.append(interface.check_step(task, step)), flags=False

@@ -102,8 +102,7 @@ def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
         return old_way.execute(task, flow)
     if reserved.is_reserved(entry):
         return reserved_steps.execute(task, flow, entry)
-    # What the agent offers is run by the interface that speaks with it.
-    interface = getattr(task.driver, "deploy" if entry.get("agent") else entry["interface"])
+    interface = attempts.interface_of(task, entry)
     args = entry.get("args")
     # A copy in depth: a retry gets the arguments as they were given.
     given = {**entry, "args": copy.deepcopy(args) if args else {}}
@@ -159,8 +158,12 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
         place = positions.following(plan, place)
         if place < len(plan):
             _check_next(plan[place])
-    except (exceptions.InconsistentSteps, exceptions.InvalidParameterValue) as exc:
+    except exceptions.InconsistentSteps as exc:
         endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), exc))
+        return False
+    except exceptions.InvalidParameterValue as exc:  # what comes next, not what has ended well
+        why = words.text_of(exc)
+        endings.end(task, flow, endings.fail(why, exc, attempt_outcome=endings.SUCCESS))
         return False
     attempts.drop_flags(node, flow)
     if place == len(plan):
@@ -212,14 +215,17 @@ def _merge_agents(task: TaskManager, flow: StepFlow) -> None:
     :raises InvalidParameterValue: it does not know a step that was asked for.
     """
     node, info = task.node, task.node.driver_internal_info
-    if task.driver.deploy.agent_steps(task, flow.name) is None:
-        return
-    run_row = runs.get(task.runtime.database, attempts.run_id_of(node))
     try:
+        if task.driver.deploy.agent_steps(task, flow.name) is None:
+            return
+        run_row = runs.get(task.runtime.database, attempts.run_id_of(node))
         plan = planning.build(task, flow, planning.Request.of(run_row.request))
-    except planning.CollectionFailed as exc:
+    except exceptions.DeployStepsException:
+        raise
+    except BaseException as exc:  # whatever a driver raises fails the run, not the conductor
+        cause = exc.cause if isinstance(exc, planning.CollectionFailed) else exc
         raise exceptions.InvalidParameterValue(
-            f"the steps cannot be collected: {words.text_of(exc.cause)}"
+            f"the steps cannot be collected: {words.text_of(cause)}"
         ) from exc
     stored = info.get(flow.list_field) or []
     current = getattr(node, flow.step_field)
@@ -263,7 +269,7 @@ def _nothing(_value: Any) -> None:
 
 def _wait(task: TaskManager, flow: StepFlow, wait: states.Wait) -> bool:
     entry = entry_of(task, flow)
-    if wait.poll is not None and not overrides_check_step(getattr(task.driver, entry["interface"])):
+    if wait.poll is not None and not overrides_check_step(attempts.interface_of(task, entry)):
         why = (
             "it asked to be polled, but its interface has no check_step(); write one, or return "
             f"the plain wait state ({flow.waiting!r}) for a wait that the agent ends"

@@ -18,6 +18,7 @@ from deploysteps.conductor import steps
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.manager import ConductorManager
 from deploysteps.conductor.name import NameLock
+from deploysteps.conductor.periodics import Periodics
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.rpc import Client, local
 from deploysteps.conductor.runtime import Runtime
@@ -78,6 +79,7 @@ class Service:
         self._manager: ConductorManager | None = None
         self._periodic: periodics.PeriodicWorker | None = None
         self._sweeper: Sweeper | None = None
+        self._driver_periodics: Periodics | None = None
 
     def __enter__(self) -> Service:
         """Start."""
@@ -150,9 +152,11 @@ class Service:
         runtimes.set_current(runtime)
         self._sweeper = Sweeper(runtime)
         recovery = Recovery(runtime)
+        self._driver_periodics = Periodics(runtime, self._manager)
         conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
         recovery.sweep(starting=True)
         self._sweeper.start()
+        self._driver_periodics.start()
         self._periodic = _Periodic(runtime, recovery, self.displaced).start()
         LOG.info("Conductor %s works on %r", runtime.host, self.database)
 
@@ -171,6 +175,8 @@ class Service:
         runtime.stopping.set()
         if self._sweeper is not None:
             self._sweeper.stop()
+        if self._driver_periodics is not None:
+            self._driver_periodics.stop(graceful_timeout)
         idle = runtime.workers.close(graceful_timeout)
         if not idle:
             LOG.warning("Cut off what still runs; the next start recovers it")

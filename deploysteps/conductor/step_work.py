@@ -11,6 +11,7 @@ from deploysteps.conductor import endings, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import transitions, types
 from deploysteps.db.models import Node, StepAttempt
+from deploysteps.db.transitions import Key
 
 LOG = logging.getLogger(__name__)
 
@@ -25,8 +26,10 @@ class StepWork:
     node: Node
     driver: Any
     attempt: StepAttempt | None
+    progress_of: Key | None
+    """The attempt whose progress was noted last."""
     progress_at: float
-    """When progress was noted last, by the monotonic clock."""
+    """When that was, by the monotonic clock."""
 
     def masker(self) -> secrets.Masker:
         """Return what masks the secrets that the node holds."""
@@ -65,8 +68,11 @@ class StepWork:
         :param text: a few words; secrets in it are masked.
         """
         attempt = self.attempt
-        now = time.monotonic()
-        if attempt is None or (now - self.progress_at < _PROGRESS_PAUSE and percent != _ALL):
+        if attempt is None:
+            return
+        now, key = time.monotonic(), transitions.key_of(attempt)
+        again = self.progress_of == key and now - self.progress_at < _PROGRESS_PAUSE
+        if again and percent != _ALL:
             return
         try:
             shown = words.shown(str(text), self.masker(), words.PROGRESS_BYTES)
@@ -75,10 +81,8 @@ class StepWork:
                 "text": shown,
                 "at": types.timestamp(types.utcnow()),
             }
-            transitions.report_progress(
-                self.runtime.database, transitions.key_of(attempt), progress
-            )
+            transitions.report_progress(self.runtime.database, key, progress)
         except Exception as exc:
             # Telling how far a step is must never be what makes it fail.
             LOG.warning("Node %s: progress was not noted: %s", self.node.uuid, words.text_of(exc))
-        self.progress_at = now
+        self.progress_of, self.progress_at = key, now

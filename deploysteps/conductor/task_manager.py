@@ -72,7 +72,7 @@ class TaskManager(StepWork):
         self.lost = False
         """Whether the lock was found to be taken away."""
         held = (*secrets.values(node.driver_info), *secrets.values(node.instance_info))
-        self.progress_at = 0.0
+        self.progress_of, self.progress_at = None, 0.0
         self._held = {"secret": [*held, node.agent_secret_token]}
         self._driver: Any = None
         self._ports: Sequence[Port] | None = None
@@ -442,14 +442,14 @@ def adopt(
         if lock is not None and lock.token is not None:
             runtime.active.discard(lock.token)
         raise
+    _name_current(node, attempt)
     if attempt is not None and attempt.state == runs.FINISHED:
         attempt = None
-    _name_current(node, attempt)
     return TaskManager(runtime, context, node, lock, purpose, attempt)
 
 
 def _name_current(node: Node, attempt: StepAttempt | None) -> None:
-    """Set the current step of a flow that has no column for it: its attempt names it."""
+    """Set the current step of a flow that has no column for it: its last attempt names it."""
     flow = flow_of_state(node.provision_state)
     if flow is None or attempt is None or getattr(node, flow.step_field) is not None:
         return

@@ -12,8 +12,8 @@
 """
 
 from deploysteps.drivers.args import validate_step_args
-from deploysteps.drivers.contract import BaseInterface, overrides_check_step
-from deploysteps.drivers.declare import deploy_step
+from deploysteps.drivers.contract import BaseInterface, overrides_check_step, wait_state
+from deploysteps.drivers.declare import clean_step, deploy_step, service_step, verify_step
 from deploysteps.drivers.interfaces import (
     INTERFACES,
     BIOSInterface,
@@ -30,6 +30,7 @@ from deploysteps.drivers.interfaces import (
     StorageInterface,
     VendorInterface,
 )
+from deploysteps.drivers.periodic import node_periodic
 
 __all__ = [
     "INTERFACES",
@@ -47,7 +48,12 @@ __all__ = [
     "RescueInterface",
     "StorageInterface",
     "VendorInterface",
+    "clean_step",
     "deploy_step",
+    "node_periodic",
     "overrides_check_step",
+    "service_step",
     "validate_step_args",
+    "verify_step",
+    "wait_state",
 ]

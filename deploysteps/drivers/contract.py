@@ -6,11 +6,13 @@ import abc
 import copy
 import difflib
 import functools
+import types
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from deploysteps import exceptions, protocols, states, steps
-from deploysteps.drivers import collect
+from deploysteps.drivers import collect, marks
+from deploysteps.drivers.periodic import Periodic
 
 
 class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have abstract methods
@@ -27,6 +29,9 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
     declared_steps: ClassVar[collect.Declared] = {flow: {} for flow in steps.FLOWS}
     """Flow name -> step name -> declaration, in the order of declaration."""
 
+    declared_periodics: ClassVar[Mapping[str, Periodic]] = {}
+    """Method -> declaration, of what ``@node_periodic`` marks."""
+
     _dropped_steps: ClassVar[frozenset[collect.Dropped]] = frozenset()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -36,7 +41,9 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         told: frozenset[collect.Dropped] = frozenset().union(
             *(getattr(base, "_dropped_steps", ()) for base in cls.__bases__)
         )
-        cls.declared_steps, cls._dropped_steps = collect.collect(cls, _RESERVED, told)
+        found, cls._dropped_steps = collect.collect(cls, _RESERVED, told)
+        cls.declared_periodics = found.pop(marks.PERIODIC)
+        cls.declared_steps = types.MappingProxyType(found)
 
     @classmethod
     def declaration(cls, flow: str, step: str) -> steps.Declaration | None:
@@ -51,6 +58,21 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
     def deploy_steps(self) -> list[steps.StepDict]:
         """The deploy steps of the class as dicts, in the order of declaration."""
         return self._step_dicts(steps.DEPLOY)
+
+    @functools.cached_property
+    def clean_steps(self) -> list[steps.StepDict]:
+        """The clean steps of the class as dicts, in the order of declaration."""
+        return self._step_dicts(steps.CLEAN)
+
+    @functools.cached_property
+    def verify_steps(self) -> list[steps.StepDict]:
+        """The verify steps of the class as dicts, in the order of declaration."""
+        return self._step_dicts(steps.VERIFY)
+
+    @functools.cached_property
+    def service_steps(self) -> list[steps.StepDict]:
+        """The service steps of the class as dicts, in the order of declaration."""
+        return self._step_dicts(steps.SERVICE)
 
     def get_properties(self) -> dict[str, str]:
         """Return what may be set in ``driver_info``: name -> description."""
@@ -69,8 +91,7 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         May be overridden to add to them, or to leave some out, per node. The
         dicts are the caller's own: changing them changes no declaration.
         """
-        self._require_type()
-        return copy.deepcopy(self.deploy_steps)
+        return self._own_steps(self.deploy_steps)
 
     def execute_deploy_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
         """Run a declared deploy step with its arguments.
@@ -80,6 +101,39 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         :raises DeployStepFailed: when the class declares no such step.
         """
         return self._execute(steps.DEPLOY, task, step)
+
+    def get_clean_steps(self, task: protocols.Task) -> list[steps.StepDict]:
+        """As :meth:`get_deploy_steps`, for the clean steps."""
+        return self._own_steps(self.clean_steps)
+
+    def execute_clean_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """As :meth:`execute_deploy_step`, for a clean step.
+
+        :raises CleanStepFailed: when the class declares no such step.
+        """
+        return self._execute(steps.CLEAN, task, step)
+
+    def get_verify_steps(self, task: protocols.Task) -> list[steps.StepDict]:
+        """As :meth:`get_deploy_steps`, for the verify steps."""
+        return self._own_steps(self.verify_steps)
+
+    def execute_verify_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """As :meth:`execute_deploy_step`, for a verify step.
+
+        :raises VerifyStepFailed: when the class declares no such step.
+        """
+        return self._execute(steps.VERIFY, task, step)
+
+    def get_service_steps(self, task: protocols.Task) -> list[steps.StepDict]:
+        """As :meth:`get_deploy_steps`, for the service steps."""
+        return self._own_steps(self.service_steps)
+
+    def execute_service_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """As :meth:`execute_deploy_step`, for a service step.
+
+        :raises ServiceStepFailed: when the class declares no such step.
+        """
+        return self._execute(steps.SERVICE, task, step)
 
     def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
         """Tell whether a step of this interface that waits is done.
@@ -93,6 +147,10 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         """
         return states.StepStatus.DONE
 
+    def _own_steps(self, declared: list[steps.StepDict]) -> list[steps.StepDict]:
+        self._require_type()
+        return copy.deepcopy(declared)
+
     def _step_dicts(self, flow: steps.StepFlow) -> list[steps.StepDict]:
         return [
             {
@@ -105,6 +163,7 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
                 "timeout": declared.timeout,
                 "retries": declared.retries,
                 "retry_delay": declared.retry_delay,
+                **({"requires_ramdisk": declared.requires_ramdisk} if flow.no_ramdisk else {}),
             }
             for name, declared in self.declared_steps[flow.name].items()
         ]
@@ -113,6 +172,12 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         interface = self._require_type()
         name, args = step.get("step"), step.get("args")
         declared = self.declared_steps[flow.name]
+        if step.get("agent"):
+            raise flow.error(
+                f"{step.get('interface')}.{name} is a step of the machine's agent, and the "
+                f"{interface} interface {type(self).__name__}, whose agent_steps() told of it, "
+                f"does not override {flow.execute}() to hand it to the agent"
+            )
         if not isinstance(name, str) or name not in declared:
             raise flow.error(
                 f"{interface} interface {type(self).__name__} has no {flow.name} step "
@@ -163,6 +228,40 @@ def overrides_check_step(interface: BaseInterface) -> bool:
     """Tell whether the interface says itself when a waiting step is done."""
     method = interface.check_step
     return getattr(method, "__func__", None) is not BaseInterface.check_step
+
+
+def current_flow(node: protocols.Node) -> steps.StepFlow:
+    """Return the flow that a node is in.
+
+    :raises InvalidState: when it is in none.
+    """
+    flow = steps.flow_of_state(node.provision_state)
+    if flow is None:
+        raise exceptions.InvalidState(
+            f"no steps run on a node in state {node.provision_state!r}, so nothing can wait"
+        )
+    return flow
+
+
+def wait_state(task: protocols.Task) -> str:
+    """Return the state in which the flow that the node is in waits.
+
+    For a step that serves several flows: return it, or ``states.wait()`` of it.
+
+    :raises DeployStepsException: the flow's own error when it cannot wait;
+        ``InvalidState`` when the node is in no flow.
+    """
+    return waiting_state_of(task.node)
+
+
+def waiting_state_of(node: protocols.Node) -> str:
+    """As :func:`wait_state`, of a node."""
+    flow = current_flow(node)
+    if flow.waiting is None:
+        raise flow.error(
+            f"a {flow.name} step cannot wait; end it in one go, or leave @{flow.name}_step away"
+        )
+    return flow.waiting
 
 
 def unsupported(task: protocols.Task, extension: str) -> exceptions.UnsupportedDriverExtension:

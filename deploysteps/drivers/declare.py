@@ -8,44 +8,20 @@ instead.
 from __future__ import annotations
 
 import copy
-import functools
+import dataclasses
 import inspect
 import math
-import sys
-import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from deploysteps import exceptions, steps
-from deploysteps.drivers import args
+from deploysteps import steps
+from deploysteps.drivers import args, marks
+from deploysteps.drivers.marks import refuse
 
 Method = TypeVar("Method")
 
-MARK = "_deploysteps_marks"
-"""Attribute of a decorated function: flow name -> its declaration. As an
-attribute it is carried along by :func:`functools.wraps`."""
-
-NOTES = "_deploysteps_notes"
-"""Name in a class body: a list of :class:`Note`, one for each declaration made
-in it, whether or not its function is still there when the class is ready."""
-
-
-class Note(NamedTuple):
-    """What a decorator leaves in the class body."""
-
-    where: str
-    name: str
-    declaration: steps.Declaration
-
-
 MAX_SECONDS = 2**31 - 1
 """The longest time that every clock and database can add to today."""
-
-_WRAPPERS = 100
-"""Decorators on one function; more is a chain that bites its own tail."""
-
-_CLASS_BODY_DEPTH = 12
-"""Calls between a class body and a decorator in it (helpers of helpers)."""
 
 
 def deploy_step(
@@ -94,147 +70,124 @@ def deploy_step(
     )
 
 
-def refuse(where: str, problem: str) -> exceptions.StepDeclarationError:
-    """Return the error for a declaration; ``where`` is from :func:`whereabouts`."""
-    return exceptions.StepDeclarationError(f"{where}: {problem}")
+def clean_step(
+    priority: int,
+    abortable: bool = False,
+    argsinfo: Mapping[str, Mapping[str, Any]] | None = None,
+    requires_ramdisk: bool = True,
+    *,
+    repeatable: bool = False,
+    timeout: float | None = None,
+    retries: int = 0,
+    retry_delay: float = 0,
+) -> Callable[[Method], Method]:
+    """Declare a method of an interface class to be a clean step.
 
+    As :func:`deploy_step`, but for cleaning: it waits with ``states.CLEANWAIT``.
+    A method that serves several flows carries the decorator of each, and waits
+    with ``base.wait_state(task)``.
 
-def whereabouts(method: object, name: str | None = None) -> str:
-    """Return ``file:line: Class.method`` for a method or what wraps one."""
-    *_, function = wrapped_chain(inner_function(method))
-    code = getattr(function, "__code__", None)
-    place = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
-    return place + (name or getattr(function, "__qualname__", None) or repr(method))
-
-
-def inner_function(attribute: Any) -> Any:
-    """Return the function inside a descriptor such as ``classmethod``."""
-    if isinstance(attribute, staticmethod | classmethod):
-        return attribute.__func__
-    if isinstance(attribute, functools.partialmethod | functools.partial):
-        return attribute.func
-    if isinstance(attribute, property):
-        return attribute.fget
-    if isinstance(attribute, functools.cached_property):
-        return attribute.func
-    return attribute
-
-
-def wrapped_chain(function: Any) -> Iterator[Any]:
-    """Yield a function, what it wraps, what that wraps, and so on."""
-    yield function
-    for _ in range(_WRAPPERS):
-        function = getattr(function, "__wrapped__", None)
-        if function is None:
-            break
-        yield function
-
-
-def check_method(method: Any, name: str | None = None) -> None:
-    """Refuse what cannot be called as ``instance.name(task, **args)``.
-
-    :param method: an attribute as it stands in the class body.
-    :raises StepDeclarationError: with the remedy.
+    :param priority: place in automated cleaning, the highest runs first; 0
+        means that the step only runs when somebody asks for it.
+    :param requires_ramdisk: whether the machine must run the agent's ramdisk;
+        False: the step is done without it, through the controller alone.
+    :raises StepDeclarationError: when the declaration cannot work.
     """
-    where = whereabouts(method, name)
-    for kinds, what in _NO_METHODS:
-        if isinstance(method, kinds):
-            raise refuse(where, f"{what} cannot be a step; write a plain method (self, task, ...)")
-    function = inner_function(method)
-    if not callable(function) or not hasattr(type(function), "__get__"):
-        raise refuse(
-            where,
-            f"a {type(function).__name__} is not bound to its instance like a method and cannot "
-            "be a step; write a plain method (self, task, ...), and decorators as functions",
+    return _decorator(
+        steps.Declaration(
+            flow=steps.CLEAN.name,
+            priority=priority,
+            argsinfo=argsinfo,
+            abortable=abortable,
+            repeatable=repeatable,
+            timeout=timeout,
+            retries=retries,
+            retry_delay=retry_delay,
+            requires_ramdisk=requires_ramdisk,
         )
-    for part in wrapped_chain(function):
-        for is_kind, what in _NO_PLAIN_CALLS:
-            if is_kind(part):
-                raise refuse(
-                    where,
-                    f"{what} cannot be a step, because calling it does not run its body; write a "
-                    "plain `def` that does the work, e.g. by asyncio.run(), or return "
-                    "states.wait(...) and override check_step()",
-                )
+    )
 
 
-_NO_METHODS: tuple[tuple[Any, str], ...] = (
-    (staticmethod, "a staticmethod"),
-    (functools.partialmethod, "a partialmethod"),
-    (functools.partial, "a functools.partial"),
-    (property, "a property"),
-    (functools.cached_property, "a cached_property"),
-    (type, "a class"),
-    (types.MethodType, "a bound method"),
-)
+def verify_step(
+    priority: int, *, repeatable: bool = False, retries: int = 0
+) -> Callable[[Method], Method]:
+    """Declare a method of an interface class to be a verify step.
 
-_NO_PLAIN_CALLS: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (inspect.iscoroutinefunction, "an async function"),
-    (inspect.isasyncgenfunction, "an async generator"),
-    (inspect.isgeneratorfunction, "a generator"),
-)
+    It runs when a node becomes manageable, is called as ``method(task)``, and
+    returns None or raises: a verification cannot wait.
+
+    :param priority: place in the verification, the highest runs first; 0
+        means never, unless a setting gives it another one.
+    :param repeatable: whether it is safe to run the step again.
+    :param retries: how many more times a step that raised is tried, at once;
+        needs ``repeatable``.
+    :raises StepDeclarationError: when the declaration cannot work.
+    """
+    return _decorator(
+        steps.Declaration(
+            flow=steps.VERIFY.name, priority=priority, repeatable=repeatable, retries=retries
+        )
+    )
+
+
+def service_step(
+    priority: int = 0,
+    abortable: bool = False,
+    argsinfo: Mapping[str, Mapping[str, Any]] | None = None,
+    requires_ramdisk: bool = True,
+    *,
+    repeatable: bool = False,
+    timeout: float | None = None,
+    retries: int = 0,
+    retry_delay: float = 0,
+) -> Callable[[Method], Method]:
+    """Declare a method of an interface class to be a service step.
+
+    As :func:`clean_step`, but for a machine in service: it only runs when
+    somebody asks for it, and waits with ``states.SERVICEWAIT``.
+
+    :raises StepDeclarationError: when the declaration cannot work.
+    """
+    return _decorator(
+        steps.Declaration(
+            flow=steps.SERVICE.name,
+            priority=priority,
+            argsinfo=argsinfo,
+            abortable=abortable,
+            repeatable=repeatable,
+            timeout=timeout,
+            retries=retries,
+            retry_delay=retry_delay,
+            requires_ramdisk=requires_ramdisk,
+        )
+    )
 
 
 def _decorator(declaration: steps.Declaration) -> Callable[[Method], Method]:
-    word = f"{declaration.flow}_step"
+    word = marks.word(declaration.flow)
     if callable(declaration.priority) or hasattr(declaration.priority, "__get__"):
         raise refuse(
-            whereabouts(declaration.priority),
-            f"did you forget ()? Write @{word}(priority), for example @{word}(50)",
+            marks.whereabouts(declaration.priority),
+            f"did you forget ()? Write {word}(priority), for example {word}(50)",
         )
 
     def mark(method: Method) -> Method:
-        check_method(method)
-        where = whereabouts(method)
+        marks.check_method(method)
+        where = marks.whereabouts(method)
         _check_numbers(where, word, declaration)
         _check_flags(where, word, declaration)
-        function = inner_function(method)
+        function = marks.inner_function(method)
         checked = _checked_argsinfo(where, declaration.argsinfo)
-        made = steps.Declaration(
-            declaration.flow,
-            int(declaration.priority),
-            _fit_signature(where, function, checked),
-            declaration.abortable,
-            declaration.repeatable,
-            declaration.timeout,
-            int(declaration.retries),
-            declaration.retry_delay,
+        made = dataclasses.replace(
+            declaration,
+            priority=int(declaration.priority),
+            argsinfo=_fit_signature(where, function, checked),
+            retries=int(declaration.retries),
         )
-        notes = _class_notes()
-        marks = dict(getattr(function, MARK, {}))
-        if any(marks.get(made.flow) is note.declaration for note in notes):
-            raise refuse(where, f"has @{word} twice; remove one")
-        try:
-            setattr(function, MARK, marks | {made.flow: made})
-        except (AttributeError, TypeError):
-            raise refuse(
-                where,
-                f"a {type(function).__name__} cannot be marked as a step; write a plain method",
-            ) from None
-        notes.append(Note(where, getattr(function, "__name__", ""), made))
+        marks.leave(function, where, made.flow, made)
         return method
 
     return mark
-
-
-def _class_notes() -> list[Note]:
-    """Return the list :data:`NOTES` of the class body that runs now.
-
-    A decorator sees the function and not what becomes of it. The note lets
-    the finished class tell that a mark was lost under a later wrapper.
-    """
-    frame = sys._getframe(2)
-    for _ in range(_CLASS_BODY_DEPTH):
-        is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
-        if not is_function:
-            if frame.f_locals is frame.f_globals or "__qualname__" not in frame.f_locals:
-                break
-            notes: list[Note] = frame.f_locals.setdefault(NOTES, [])
-            return notes
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return []
 
 
 def _is_number(value: object, kinds: Any) -> bool:
@@ -247,7 +200,7 @@ def _check_numbers(where: str, word: str, declaration: steps.Declaration) -> Non
         if not _is_number(value, int) or not 0 <= value <= most:
             raise refuse(
                 where,
-                f"@{word}({name}=...) takes an integer from 0 to {most}, got {_shown(value)}",
+                f"{word}({name}=...) takes an integer from 0 to {most}, got {_shown(value)}",
             )
     for name in ("timeout", "retry_delay"):
         value = getattr(declaration, name)
@@ -260,20 +213,20 @@ def _check_numbers(where: str, word: str, declaration: steps.Declaration) -> Non
         ):
             raise refuse(
                 where,
-                f"@{word}({name}=...) takes seconds, a number from 0 to {MAX_SECONDS}, "
+                f"{word}({name}=...) takes seconds, a number from 0 to {MAX_SECONDS}, "
                 f"got {_shown(value)}",
             )
 
 
 def _check_flags(where: str, word: str, declaration: steps.Declaration) -> None:
-    for name in ("abortable", "repeatable"):
+    for name in ("abortable", "repeatable", "requires_ramdisk"):
         value = getattr(declaration, name)
         if not isinstance(value, bool):
-            raise refuse(where, f"@{word}({name}=...) takes True or False, got {_shown(value)}")
+            raise refuse(where, f"{word}({name}=...) takes True or False, got {_shown(value)}")
     if declaration.retries and not declaration.repeatable:
         raise refuse(
             where,
-            f"@{word}(retries={declaration.retries}) needs repeatable=True: a step that is tried "
+            f"{word}(retries={declaration.retries}) needs repeatable=True: a step that is tried "
             "again must be safe to run twice; if it is, add repeatable=True, else drop retries",
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 from deploysteps import exceptions, protocols, states
 from deploysteps.drivers import hardware_type, interfaces, noop
 from deploysteps.drivers.contract import BaseInterface
-from deploysteps.drivers.declare import deploy_step
+from deploysteps.drivers.declare import deploy_step, verify_step
 from deploysteps.drivers.fake_base import Fake
 from deploysteps.drivers.fake_steps import (
     FakeBIOS,
@@ -19,16 +19,8 @@ from deploysteps.drivers.fake_steps import (
     FakeFirmware,
     FakeRAID,
     FakeVendor,
+    on_request,
 )
-
-_REACHED = {
-    states.POWER_ON: states.POWER_ON,
-    states.POWER_OFF: states.POWER_OFF,
-    states.REBOOT: states.POWER_ON,
-    states.SOFT_REBOOT: states.POWER_ON,
-    states.SOFT_POWER_OFF: states.POWER_OFF,
-}
-"""What is asked for -> the state the machine is in then."""
 
 
 class FakePower(Fake, interfaces.PowerInterface):
@@ -46,12 +38,12 @@ class FakePower(Fake, interfaces.PowerInterface):
 
         :raises InvalidParameterValue: for a state that does not exist.
         """
-        if power_state not in _REACHED:
+        if power_state not in states.POWER_TARGETS:
             raise exceptions.InvalidParameterValue(
-                f"fake power cannot do {power_state!r}; it can {', '.join(_REACHED)}"
+                f"fake power cannot do {power_state!r}; it can {', '.join(states.POWER_TARGETS)}"
             )
         self.act(task, "set_power_state", "power_delay")
-        task.node.power_state = _REACHED[power_state]
+        task.node.power_state = states.POWER_TARGETS[power_state]
 
     def reboot(self, task: protocols.Task, timeout: float | None = None) -> None:
         """Turn the switch off and on."""
@@ -60,9 +52,14 @@ class FakePower(Fake, interfaces.PowerInterface):
 
     def get_supported_power_states(self, task: protocols.Task) -> list[str]:
         """Return all states that there are."""
-        return list(_REACHED)
+        return list(states.POWER_TARGETS)
 
-    @deploy_step(priority=0, repeatable=True)
+    @verify_step(priority=0, repeatable=True)
+    def check_sensors(self, task: protocols.Task) -> None:
+        """Look at the power supplies that are not there."""
+        self.act(task, "check_sensors")
+
+    @on_request(repeatable=True)
     def power_cycle(self, task: protocols.Task) -> None:
         """Reboot as a step."""
         self.reboot(task)
@@ -91,7 +88,12 @@ class FakeManagement(Fake, noop.NoopManagement):
         unknown = super().get_boot_device(task)
         return dict(task.node.driver_internal_info.get("fake_boot_device", unknown))
 
-    @deploy_step(priority=0, repeatable=True)
+    @verify_step(priority=10, repeatable=True)
+    def check_bmc(self, task: protocols.Task) -> None:
+        """Reach the controller that is not there."""
+        self.act(task, "check_bmc")
+
+    @on_request(repeatable=True)
     def reset_bmc(self, task: protocols.Task) -> None:
         """Reset the controller that is not there."""
         self.act(task, "reset_bmc")

@@ -1,18 +1,20 @@
 """Fake interfaces with steps of every kind.
 
-Only ``deploy.deploy`` runs by itself; the others have priority 0 and run when
-a request or a setting gives them another one.
+Only ``deploy.deploy`` in a deployment and ``deploy.erase_devices`` in automated
+cleaning run by themselves; the others have priority 0 and run when a request
+or a setting gives them another one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from deploysteps import exceptions, protocols, states
 from deploysteps.drivers import interfaces, raid_schema
-from deploysteps.drivers.declare import deploy_step
+from deploysteps.drivers.contract import wait_state
+from deploysteps.drivers.declare import clean_step, deploy_step, service_step
 from deploysteps.drivers.fake_base import Fake
 
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400}
@@ -23,6 +25,27 @@ def _argument(description: str, **more: Any) -> dict[str, Any]:
     return {"description": description, **more}
 
 
+Method = TypeVar("Method")
+
+
+def on_request(
+    argsinfo: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    abortable: bool = True,
+    requires_ramdisk: bool = False,
+    **options: Any,
+) -> Callable[[Method], Method]:
+    """Declare a step of every flow that may wait; it runs when somebody asks for it."""
+
+    def mark(method: Method) -> Method:
+        deploy_step(0, argsinfo, abortable=abortable, **options)(method)
+        for declare in (clean_step, service_step):
+            declare(0, abortable, argsinfo, requires_ramdisk, **options)(method)
+        return method
+
+    return mark
+
+
 class _Polled(Fake):
     """Has steps that go on for some seconds and are then found done."""
 
@@ -30,7 +53,7 @@ class _Polled(Fake):
         """Start what :meth:`check_step` finds done after ``seconds``."""
         self.act(task, method)
         task.node.set_driver_internal_info(self._key(method), time.time() + seconds)
-        return states.wait(states.DEPLOYWAIT, poll=min(seconds / 4, 1), at_most=5)
+        return states.wait(wait_state(task), poll=min(seconds / 4, 1), at_most=5)
 
     def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
         """Tell whether the time of a polled step has passed; others are done."""
@@ -70,34 +93,58 @@ class FakeDeploy(_Polled, interfaces.DeployInterface):
         """Deploy in one big step."""
         self.act(task, "deploy")
 
-    @deploy_step(priority=0)
+    def prepare_cleaning(self, task: protocols.Task) -> str | None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "prepare_cleaning")
+        return None
+
+    def tear_down_cleaning(self, task: protocols.Task) -> None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "tear_down_cleaning")
+
+    def prepare_service(self, task: protocols.Task) -> str | None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "prepare_service")
+        return None
+
+    def tear_down_service(self, task: protocols.Task) -> None:
+        """Take as long, or fail, as asked."""
+        self.act(task, "tear_down_service")
+
+    @clean_step(priority=10, abortable=True)
+    def erase_devices(self, task: protocols.Task) -> None:
+        """Erase the disks that are not there."""
+        self.act(task, "erase_devices")
+
+    @clean_step(priority=0, abortable=True)
+    def erase_devices_metadata(self, task: protocols.Task) -> None:
+        """Erase their partition tables only."""
+        self.act(task, "erase_devices_metadata")
+
+    @on_request(requires_ramdisk=True)
     def wait_for_agent(self, task: protocols.Task) -> str:
         """Wait until the machine's agent beats."""
         self.act(task, "wait_for_agent")
-        return states.DEPLOYWAIT
+        return wait_state(task)
 
-    @deploy_step(priority=0, abortable=False)
+    @on_request(abortable=False, requires_ramdisk=True)
     def wait_unabortable(self, task: protocols.Task) -> str:
         """Wait until the machine's agent beats; an abort waits too."""
         self.act(task, "wait_unabortable")
-        return states.DEPLOYWAIT
+        return wait_state(task)
 
-    @deploy_step(
-        priority=0,
-        argsinfo={"seconds": _argument("how long it goes on", schema=_SECONDS)},
-    )
+    @on_request({"seconds": _argument("how long it goes on", schema=_SECONDS)})
     def poll(self, task: protocols.Task, seconds: float = 2) -> str:
         """Go on elsewhere; the conductor looks from time to time."""
         return self.begin(task, "poll", seconds)
 
-    @deploy_step(priority=0, repeatable=True)
+    @on_request(repeatable=True)
     def repeat(self, task: protocols.Task) -> None:
         """Run at once; a crash in the middle of it runs it again."""
         self.act(task, "repeat")
 
-    @deploy_step(
-        priority=0,
-        argsinfo={"failures": _argument("how often it fails first", schema=_TIMES)},
+    @on_request(
+        {"failures": _argument("how often it fails first", schema=_TIMES)},
         repeatable=True,
         retries=3,
         retry_delay=1,
@@ -109,9 +156,8 @@ class FakeDeploy(_Polled, interfaces.DeployInterface):
         if failed is not None:
             raise exceptions.DeployStepFailed(f"failure {failed} of {failures}")
 
-    @deploy_step(
-        priority=0,
-        argsinfo={
+    @on_request(
+        {
             "times": _argument("how often it is not ready first", schema=_TIMES),
             "after": _argument("seconds before it is entered again", schema=_SECONDS),
         },
@@ -128,9 +174,8 @@ class FakeDeploy(_Polled, interfaces.DeployInterface):
 class FakeBIOS(Fake, interfaces.BIOSInterface):
     """Settings that are kept with the node."""
 
-    @deploy_step(
-        priority=0,
-        argsinfo={
+    @on_request(
+        {
             "settings": _argument(
                 "the settings to write",
                 required=True,
@@ -157,7 +202,7 @@ class FakeBIOS(Fake, interfaces.BIOSInterface):
         kept.update({setting["name"]: setting["value"] for setting in settings})
         task.node.set_driver_internal_info("fake_bios", kept)
 
-    @deploy_step(priority=0, repeatable=True)
+    @on_request(repeatable=True)
     def factory_reset(self, task: protocols.Task) -> None:
         """Forget the settings."""
         self.act(task, "factory_reset")
@@ -170,9 +215,8 @@ class FakeBIOS(Fake, interfaces.BIOSInterface):
 class FakeRAID(Fake, interfaces.RAIDInterface):
     """Logical disks that are kept with the node."""
 
-    @deploy_step(
-        priority=0,
-        argsinfo={
+    @on_request(
+        {
             "raid_config": _argument(
                 "the logical disks to make", required=True, schema=raid_schema.SCHEMA
             ),
@@ -200,7 +244,7 @@ class FakeRAID(Fake, interfaces.RAIDInterface):
         ]
         task.node.set_driver_internal_info("fake_raid", [*kept, *made])
 
-    @deploy_step(priority=0)
+    @on_request()
     def delete_configuration(self, task: protocols.Task) -> None:
         """Forget the logical disks."""
         self.act(task, "delete_configuration")
@@ -210,9 +254,8 @@ class FakeRAID(Fake, interfaces.RAIDInterface):
 class FakeFirmware(_Polled, interfaces.FirmwareInterface):
     """Updates that take a while."""
 
-    @deploy_step(
-        priority=0,
-        argsinfo={
+    @on_request(
+        {
             "settings": _argument(
                 "the components to update",
                 required=True,
@@ -247,9 +290,8 @@ class FakeFirmware(_Polled, interfaces.FirmwareInterface):
 class FakeVendor(Fake, interfaces.VendorInterface):
     """Takes a message."""
 
-    @deploy_step(
-        priority=0,
-        argsinfo={
+    @on_request(
+        {
             "message": _argument("what to say", required=True, schema={"type": "string"}),
             "password": _argument("a secret to say it with", secret=True),
         },

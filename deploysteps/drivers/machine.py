@@ -47,6 +47,16 @@ class PowerInterface(DescribedInterface):
         """Tell whether :meth:`get_power_state` says what the machine really does."""
         return True
 
+    def verify(self, task: protocols.Task) -> None:
+        """Check that the machine can be reached, and take down its power state.
+
+        Runs before the verify steps of a node that becomes manageable.
+
+        :raises Exception: any; the verification has failed for this reason.
+        """
+        self.validate(task)
+        task.node.power_state = self.get_power_state(task)
+
 
 class ManagementInterface(DescribedInterface):
     """Talks to the machine's management controller: boot device, sensors, ..."""

@@ -7,10 +7,10 @@ raises ``UnsupportedDriverExtension`` until a driver overrides it.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from deploysteps import exceptions, protocols, states
+from deploysteps import exceptions, protocols, states, steps
 from deploysteps.drivers.contract import BaseInterface, DescribedInterface, unsupported
 
 
@@ -20,8 +20,12 @@ class DeployInterface(DescribedInterface):
     interface_type = "deploy"
 
     @abc.abstractmethod
-    def prepare(self, task: protocols.Task) -> None:
-        """Make ready what the steps need; runs before the first one."""
+    def prepare(self, task: protocols.Task) -> str | None:
+        """Make ready what the steps need; runs before the first one.
+
+        :returns: None, or ``states.DEPLOYWAIT`` when it goes on elsewhere: the
+            agent boots, and the first step waits for it.
+        """
 
     @abc.abstractmethod
     def clean_up(self, task: protocols.Task) -> None:
@@ -53,13 +57,22 @@ class DeployInterface(DescribedInterface):
         agent and completes the step when it is done; a beat that no step
         waits for means nothing. An override decides alone.
 
+        A class that deploys the old way, by a plain method ``deploy(task)``,
+        has its own methods asked, as far as it has them: ``continue_deploy``
+        until ``deploy_has_started``, ``reboot_to_instance`` when
+        ``deploy_is_done``.
+
         :param callback_url: where the agent answers.
         :raises Exception: any; the waiting step has failed for this reason.
         """
         step = task.waiting_step
         if step is None:
             return
-        interface = getattr(task.driver, step["interface"])
+        if step.get("old_way"):
+            self._old_heartbeat(task)
+            return
+        # What the agent offers, this interface runs, whatever interface it is listed under.
+        interface = self if step.get("agent") else getattr(task.driver, step["interface"])
         status = interface.check_step(task, step)
         if status is states.StepStatus.DONE:
             task.complete_step()
@@ -69,14 +82,43 @@ class DeployInterface(DescribedInterface):
                 f"returned a {type(status).__name__}; it must return StepStatus.DONE or .RUNNING"
             )
 
+    def _old_heartbeat(self, task: protocols.Task) -> None:
+        started, go_on = self._own("deploy_has_started"), self._own("continue_deploy")
+        done, reboot = self._own("deploy_is_done"), self._own("reboot_to_instance")
+        if started and go_on and not started(task):
+            go_on(task)
+        elif done and reboot and done(task):
+            reboot(task)
+
+    def _own(self, name: str) -> Callable[[protocols.Task], Any] | None:
+        return getattr(self, name, None)
+
+    def agent_steps(self, task: protocols.Task, flow: str) -> list[steps.StepDict] | None:
+        """Return the steps that the machine's agent offers, on any interface.
+
+        A class that offers some overrides ``execute_<flow>_step`` as well: it
+        is called with each such step, whose ``agent`` is True.
+
+        :param flow: name of the flow, such as ``deploy``.
+        :returns: the steps; an empty list where no agent has any of its own;
+            None while an agent is to come that has not told yet.
+        """
+        return []
+
     def prepare_cleaning(self, task: protocols.Task) -> str | None:
-        """Make ready what cleaning needs."""
+        """Make ready what cleaning needs.
+
+        :returns: None, or ``states.CLEANWAIT``, as :meth:`prepare`.
+        """
 
     def tear_down_cleaning(self, task: protocols.Task) -> None:
         """Undo :meth:`prepare_cleaning`."""
 
     def prepare_service(self, task: protocols.Task) -> str | None:
-        """Make ready what servicing needs."""
+        """Make ready what servicing needs.
+
+        :returns: None, or ``states.SERVICEWAIT``, as :meth:`prepare`.
+        """
 
     def tear_down_service(self, task: protocols.Task) -> None:
         """Undo :meth:`prepare_service`."""

@@ -43,6 +43,8 @@ class FakeNode:
     properties: dict[str, Any] = dataclasses.field(default_factory=dict)
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     deploy_step: dict[str, Any] | None = None
+    clean_step: dict[str, Any] | None = None
+    service_step: dict[str, Any] | None = None
     saves: int = 0
     """How often :meth:`save` was called."""
 
@@ -103,6 +105,20 @@ class FakeTask:
         """Note that the waiting step failed."""
         self.events.append(("fail_step", why))
 
+    def report_progress(self, percent: float, text: str = "") -> None:
+        """Note how far the step is."""
+        self.events.append(("report_progress", percent, text))
+
+    def switch_power(self, target: str, timeout: float | None = None) -> None:
+        """Note the call, and switch the power interface if there is one."""
+        self.events.append(("switch_power", target))
+        power = getattr(self.driver, "power", None)
+        if power is not None and target == states.REBOOT:
+            power.reboot(self, timeout=timeout)
+        elif power is not None:
+            power.set_power_state(self, target, timeout=timeout)
+        self.node.power_state = states.POWER_TARGETS[target]
+
     def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Note what is to run later; it does not run."""
         self.events.append(("spawn_after", call, args, kwargs))
@@ -121,7 +137,10 @@ def run_step(
 ) -> str | None:
     """Run a step as the engine does: check its arguments, run it, check its answer.
 
+    The node is brought into the flow's state first, and its current step set.
+
     :param name: the step's name, or ``<interface>.<step>``.
+    :param flow: one of ``steps.FLOWS``.
     :returns: None (done) or the wait state.
     :raises InvalidParameterValue: when the arguments are not what it declares.
     :raises Exception: what the step raises, and the flow's error for an answer
@@ -130,12 +149,15 @@ def run_step(
     owner, step = _find(task, name, flow)
     label = f"{step['interface']}.{step['step']}"
     step_args.validate_step_args(step["argsinfo"], args, step=label)
-    answer = getattr(owner, flow.execute)(task, {**step, "args": copy.deepcopy(dict(args or {}))})
+    current = {**step, "args": copy.deepcopy(dict(args or {}))}
+    task.node.provision_state = flow.running
+    if hasattr(task.node, flow.step_field):
+        setattr(task.node, flow.step_field, current)
+    answer = getattr(owner, flow.execute)(task, current)
     if answer is None or (isinstance(answer, str) and answer == flow.waiting):
         return answer
-    raise flow.error(
-        f"{label} returned a {type(answer).__name__}; it must return None or {flow.waiting!r}"
-    )
+    allowed = f"None or {flow.waiting!r}" if flow.waiting else "None: it cannot wait"
+    raise flow.error(f"{label} returned a {type(answer).__name__}; it must return {allowed}")
 
 
 def _find(task: FakeTask, name: str, flow: steps.StepFlow) -> tuple[BaseInterface, steps.StepDict]:

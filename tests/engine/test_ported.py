@@ -10,8 +10,8 @@ from deploysteps import states
 from deploysteps.conductor.periodics import Periodics
 from deploysteps.db import nodes
 from deploysteps.drivers import noop
-from examples.ported import agent, bmc, controller
-from tests import support, support_agent
+from examples.ported import agent, bmc, controller, ipmi
+from tests import support, support_examples
 from tests.engine.test_runs import assert_no_residue
 
 DISKS = [
@@ -138,7 +138,7 @@ AGENT = {"deploy": agent.AgentDeploy, "power": noop.NoopPower}
 @pytest.fixture
 def machine() -> Any:
     """A machine whose agent listens."""
-    with support_agent.machine() as found:
+    with support_examples.machine() as found:
         yield found
 
 
@@ -189,3 +189,29 @@ def test_and_cleans_one(start, database, machine):
     done = beats(service, database, node, machine, "SUCCEEDED", states.AVAILABLE)
     assert [step for step, _, _ in support.outcomes(database, done)] == ["erase_devices"]
     assert [command["command_name"] for command in machine.commands] == ["clean.execute_clean_step"]
+
+
+def test_a_power_driver_verifies_a_node_and_does_reserved_steps(
+    start, sqlite, tmp_path, monkeypatch
+):
+    """The conductor switches the machine through the driver, and keeps what is true of it."""
+    tool = support_examples.Ipmitool(tmp_path, monkeypatch)
+    tool.set("on")
+    service = start(sqlite, power=ipmi.IPMIPower)
+    node = support.enrolled(
+        service, driver_info=support_examples.IPMI_INFO, provision_state=states.ENROLL
+    )
+    service.manager.do_provisioning_action(None, node.uuid, "manage")
+    node = support.settle(sqlite, node.uuid, states.MANAGEABLE, states.ENROLL)
+    assert (node.power_state, node.last_error) == (states.POWER_ON, None)
+    asked = [{"interface": "power", "step": name} for name in ("power_off", "reboot")]
+    service.manager.do_node_clean(None, node.uuid, clean_steps=asked)
+    support.until(lambda: support.last_run(sqlite, node).flow == "clean")
+    node = support.settle(sqlite, node.uuid, states.MANAGEABLE, states.CLEANFAIL)
+    assert (node.provision_state, node.power_state) == (states.MANAGEABLE, states.POWER_ON)
+    assert tool.switched == ["off", "on"]
+    tool.set("stuck")
+    monkeypatch.setattr(ipmi, "POWER_TIMEOUT", 0)
+    service.manager.do_node_clean(None, node.uuid, clean_steps=asked[:1])
+    node = support.settle(sqlite, node.uuid, states.CLEANFAIL)
+    assert "Failed to set node power state to power off" in node.last_error

@@ -8,7 +8,7 @@ import inspect
 
 import pytest
 
-from deploysteps import exceptions, states, steps
+from deploysteps import exceptions, states
 from deploysteps.drivers import base
 
 
@@ -487,25 +487,6 @@ def test_any_arguments_are_accepted_by_star_args():
 
     made = declared(argsinfo={"size": ARG}, method=go)
     made().execute_deploy_step(None, {"step": "go", "args": {"size": 3}})
-
-
-def test_marks_of_several_flows_stand_beside_each_other(monkeypatch):
-    """One method may carry several decorators, each of its own flow."""
-    from deploysteps.drivers import declare
-
-    monkeypatch.setitem(steps.FLOWS, "clean", steps.DEPLOY)
-    clean = declare._decorator(steps.Declaration("clean", 0))
-
-    class Both(base.BaseInterface):
-        interface_type = "bios"
-
-        @clean
-        @base.deploy_step(10)
-        def go(self, task):
-            pass
-
-    assert Both.declaration("deploy", "go").priority == 10
-    assert Both.declaration("clean", "go").priority == 0
 
 
 def test_a_decorated_function_stays_what_it_was():

@@ -22,9 +22,11 @@ def task_of(*kinds, **node):
     return testing.FakeTask(*(ALL[kind]() for kind in kinds or ALL), **node)
 
 
-def all_steps():
+def all_steps(flow=steps.DEPLOY):
     task = task_of()
-    return [step for kind in ALL for step in getattr(task.driver, kind).get_deploy_steps(task)]
+    return [
+        step for kind in ALL for step in getattr(getattr(task.driver, kind), flow.collect)(task)
+    ]
 
 
 def test_every_type_has_a_fake_and_a_no_op_interface():
@@ -34,13 +36,26 @@ def test_every_type_has_a_fake_and_a_no_op_interface():
         assert len({cls.__module__ for cls in classes}) == 2
 
 
-def test_left_alone_only_the_core_step_runs():
-    """Promise 14: one big step of priority 100."""
-    assert [
+LEFT_ALONE = {
+    "deploy": [("deploy", "deploy", 100)],
+    "clean": [("deploy", "erase_devices", 10)],
+    "verify": [("management", "check_bmc", 10)],
+    "service": [],
+}
+
+
+@pytest.mark.parametrize("flow", steps.FLOWS.values(), ids=list(steps.FLOWS))
+def test_left_alone_little_runs_and_quickly(monkeypatch, flow):
+    """Promise 14: a deployment is one big step of priority 100. F5: each flow its own."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("nobody asked for a delay"))
+    by_itself = [
         (step["interface"], step["step"], step["priority"])
-        for step in all_steps()
+        for step in all_steps(flow)
         if step["priority"]
-    ] == [("deploy", "deploy", 100)]
+    ]
+    assert by_itself == LEFT_ALONE[flow.name]
+    for interface, step, _ in by_itself:
+        assert testing.run_step(task_of(), f"{interface}.{step}", flow=flow) is None
 
 
 def test_every_interface_has_a_step():
@@ -71,18 +86,38 @@ ARGS = {
     "vendor.echo": {"message": "hello", "password": "x"},
 }
 WAITING = {"deploy.wait_for_agent", "deploy.wait_unabortable", "deploy.poll", "firmware.update"}
-NAMES = [f"{step['interface']}.{step['step']}" for step in all_steps()]
+NAMES = {
+    (flow.name, f"{step['interface']}.{step['step']}")
+    for flow in steps.FLOWS.values()
+    for step in all_steps(flow)
+}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_step_runs(name):
-    answer = testing.run_step(task_of(), name, ARGS.get(name))
-    assert answer == (states.DEPLOYWAIT if name in WAITING else None)
+@pytest.mark.parametrize(("flow", "name"), sorted(NAMES))
+def test_each_step_runs_and_waits_as_its_flow_does(flow, name):
+    """A method that several flows share never answers with another flow's wait state."""
+    flow = steps.FLOWS[flow]
+    answer = testing.run_step(task_of(), name, ARGS.get(name), flow=flow)
+    assert answer == (flow.waiting if name in WAITING else None)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_what_the_flows_share_is_one_method():
+    for flow in ("clean", "service"):
+        shared = {name for known, name in NAMES if known == flow}
+        assert {*WAITING, "bios.apply_configuration", "raid.delete_configuration"} <= shared
+    assert ("service", "deploy.erase_devices") not in NAMES
+
+
+@pytest.mark.parametrize("flow", ["clean", "service"])
+def test_steps_say_whether_they_need_the_ramdisk(flow):
+    needs = {step["step"] for step in all_steps(steps.FLOWS[flow]) if step["requires_ramdisk"]}
+    erasing = {"erase_devices", "erase_devices_metadata"} if flow == "clean" else set()
+    assert needs == {"wait_for_agent", "wait_unabortable"} | erasing
+
+
+@pytest.mark.parametrize(("flow", "name"), sorted(NAMES))
 @pytest.mark.parametrize("style", ["full", "method", "list", "object"])
-def test_each_step_fails_when_driver_info_says_so(name, style):
+def test_each_step_fails_when_driver_info_says_so(flow, name, style):
     fail = {
         "full": name,
         "method": name.split(".")[1],
@@ -94,11 +129,18 @@ def test_each_step_fails_when_driver_info_says_so(name, style):
             fail = {"full": "power.reboot", "method": "reboot", "list": ["reboot"]}.get(
                 style, {"reboot": "the words"}
             )
-        testing.run_step(task_of(driver_info={"fake_fail": fail}), name, ARGS.get(name))
+        task = task_of(driver_info={"fake_fail": fail})
+        testing.run_step(task, name, ARGS.get(name), flow=steps.FLOWS[flow])
     assert ("the words" if style == "object" else "fake_fail") in str(caught.value)
 
 
-@pytest.mark.parametrize("method", ["prepare", "clean_up", "tear_down", "take_over"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("prepare", "clean_up", "tear_down", "take_over"),
+        *("prepare_cleaning", "tear_down_cleaning", "prepare_service", "tear_down_service"),
+    ],
+)
 def test_what_runs_around_the_steps_can_fail_too(method):
     """F79: prepare and clean_up that raise can be tried by hand."""
     task = task_of("deploy", driver_info={"fake_fail": f"deploy.{method}"})

@@ -1,0 +1,156 @@
+"""The field's exception names, for drivers that raise and catch them.
+
+Most are this package's own; the others are what drivers of certain hardware
+raise when it fails.
+"""
+
+from __future__ import annotations
+
+from deploysteps.exceptions import (
+    Conflict,
+    DeployStepFailed,
+    DeployStepsException,
+    DriverLoadError,
+    DriverNotFound,
+    DriverOperationError,
+    ExclusiveLockRequired,
+    InstanceDeployFailure,
+    Invalid,
+    InvalidParameterValue,
+    InvalidState,
+    InvalidStateRequested,
+    MissingParameterValue,
+    NodeAssociated,
+    NodeCleaningFailure,
+    NodeInMaintenance,
+    NodeLocked,
+    NodeNotFound,
+    NodeServicingFailure,
+    NodeVerifyFailure,
+    NotFound,
+    PortNotFound,
+    PowerStateFailure,
+    UnsupportedDriverExtension,
+)
+
+__all__ = [
+    "AgentAPIError",
+    "AgentConnectionFailed",
+    "Conflict",
+    "DeployStepFailed",
+    "DracOperationError",
+    "DriverLoadError",
+    "DriverNotFound",
+    "DriverOperationError",
+    "ExclusiveLockRequired",
+    "HardwareInspectionFailure",
+    "IPMIFailure",
+    "IRMCOperationError",
+    "IloOperationError",
+    "ImageRefValidationFailed",
+    "InstanceDeployFailure",
+    "Invalid",
+    "InvalidMAC",
+    "InvalidParameterValue",
+    "InvalidState",
+    "InvalidStateRequested",
+    "IronicException",
+    "MissingParameterValue",
+    "NodeAssociated",
+    "NodeCleaningFailure",
+    "NodeInMaintenance",
+    "NodeLocked",
+    "NodeNotFound",
+    "NodeServicingFailure",
+    "NodeVerifyFailure",
+    "NotFound",
+    "PasswordFileFailedToCreate",
+    "PortNotFound",
+    "PowerStateFailure",
+    "RedfishConnectionError",
+    "RedfishError",
+    "StorageError",
+    "UnsupportedDriverExtension",
+]
+
+IronicException = DeployStepsException
+
+
+class AgentConnectionFailed(DriverOperationError):
+    """The machine's agent does not answer."""
+
+    _msg_fmt = "Connection to agent failed: %(reason)s"
+
+
+class AgentAPIError(DriverOperationError):
+    """The machine's agent answered with an error."""
+
+    _msg_fmt = (
+        "Agent API for node %(node)s returned HTTP status code %(status)s with error: %(error)s"
+    )
+
+
+class DracOperationError(DriverOperationError):
+    """A DRAC failed."""
+
+    _msg_fmt = "DRAC operation failed. Reason: %(error)s"
+
+
+class HardwareInspectionFailure(DeployStepsException):
+    """An inspection failed."""
+
+    _msg_fmt = "Failed to inspect hardware. Reason: %(error)s"
+
+
+class IPMIFailure(DeployStepsException):
+    """An IPMI command failed."""
+
+    _msg_fmt = "IPMI call failed: %(cmd)s."
+
+
+class IRMCOperationError(DriverOperationError):
+    """An iRMC failed."""
+
+    _msg_fmt = "iRMC %(operation)s failed. Reason: %(error)s"
+
+
+class IloOperationError(DriverOperationError):
+    """An iLO failed."""
+
+    _msg_fmt = "%(operation)s failed, error: %(error)s"
+
+
+class ImageRefValidationFailed(DeployStepsException):
+    """An image cannot be used."""
+
+    _msg_fmt = "Validation of image href %(image_href)s failed, reason: %(reason)s"
+
+
+class InvalidMAC(Invalid):
+    """No hardware address."""
+
+    _msg_fmt = "Expected a MAC address but received %(mac)s."
+
+
+class PasswordFileFailedToCreate(DeployStepsException):
+    """A file for a tool that takes passwords from files could not be made."""
+
+    _msg_fmt = "Failed to create the password file. %(error)s"
+
+
+class RedfishError(DriverOperationError):
+    """A Redfish controller failed."""
+
+    _msg_fmt = "Redfish exception occurred. Error: %(error)s"
+
+
+class RedfishConnectionError(RedfishError):
+    """A Redfish controller does not answer."""
+
+    _msg_fmt = "Redfish connection failed for node %(node)s: %(error)s"
+
+
+class StorageError(DeployStepsException):
+    """A remote volume failed."""
+
+    _msg_fmt = "Storage operation failure."
