@@ -95,11 +95,13 @@ def _agents(call: Callable[[], Any]) -> Any:
             time.sleep(0.01)
 
 
-def beat(service: Service, node: Node, token: str, **more: Any) -> None:
+def beat(
+    service: Service, node: Node, token: str, *, callback_url: str = CALLBACK, **more: Any
+) -> None:
     """Send a heartbeat; one that is refused as locked is sent again, as agents do."""
     _agents(
         lambda: service.manager.heartbeat(
-            None, node.uuid, CALLBACK, agent_token=token, agent_version="1", **more
+            None, node.uuid, callback_url, agent_token=token, agent_version="1", **more
         )
     )
 

@@ -16,21 +16,27 @@ PATHS = [
     "/v1/nodes/n1/maintenance", "/v1/nodes/n1/runs", "/v1/nodes/n1/ports", "/v1/ports",
     "/v1/ports/detail", "/v1/ports/{x}", "/v1/drivers", "/v1/drivers/{x}", "/v1/conductors",
     "/v1/conductors/{x}", "/v1/lookup", "/v1/heartbeat/n1", "/v1/heartbeat/{x}", "/{x}",
-    "/v1/{x}/{x}",
+    "/v1/{x}/{x}", "/v1/nodes/n1/steps", "/v1/nodes/n1/plan", "/v1/nodes/n1/lock",
+    "/v1/nodes/n1/traits", "/v1/nodes/n1/traits/{x}", "/v1/deploy_templates",
+    "/v1/deploy_templates/{x}", "/v1/deploy_templates/CUSTOM_A", "/v1/runbooks",
+    "/v1/runbooks/{x}", "/v1/runbooks/CUSTOM_A",
 ]  # fmt: skip
 ARGUMENTS = [
     *versions.NODE_FILTERS, "fields", "detail", "limit", "marker", "sort_key", "sort_dir",
     "address", "addresses", "node_uuid", "node", "reset_interfaces", "type",
+    "flow", "plan",
 ]  # fmt: skip
 MEMBERS = [
     *schemas.NODE["properties"], *schemas.PORT["properties"], *schemas.PROVISION["properties"],
-    *schemas.POWER["properties"], *schemas.HEARTBEAT["properties"], "reason", "op", "path",
-    "value", "interface", "step", "args", "priority", "meta_data",
+    *schemas.POWER["properties"], *schemas.HEARTBEAT["properties"],
+    *schemas.PLAN["properties"], *schemas.RUNBOOK["properties"], "traits", "order", "reason",
+    "op", "path", "value", "interface", "step", "args", "priority", "meta_data",
 ]  # fmt: skip
 WORDS = [
     *versions.TARGETS, *versions.POWER_TARGETS, *versions.NODE_FIELDS, "add", "replace", "remove",
     "/driver", "/extra/a", "/driver_info", "/protected", "True", "http://h/", "fake-hardware",
     "52:54:00:00:00:01", "c2ab0b1e-1f7b-4c1e-9d7a-1a53d7b3f60a", "n1", "asc", "desc", "-1", "1",
+    "CUSTOM_A", "deploy", "clean", "verify", "/steps/0/args/a",
     "\0", "\ud800", "\U0001f600", "%", "x" * 300,
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import falcon
@@ -12,9 +13,9 @@ import falcon
 from deploysteps import exceptions
 from deploysteps.api import versions
 from deploysteps.api.query import Query
-from deploysteps.db import nodes
+from deploysteps.db import nodes, runbooks
 from deploysteps.db.engine import Database
-from deploysteps.db.models import Node
+from deploysteps.db.models import Node, Runbook
 from deploysteps.db.pages import is_uuid
 
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
@@ -43,6 +44,22 @@ def node_of(database: Database, ident: str, version: int) -> Node:
     if not (named or is_uuid(ident)):
         raise exceptions.NodeNotFound(node=ident[:255])
     return nodes.get(database, ident)
+
+
+def is_ident(ident: str) -> bool:
+    """Tell whether a text can be a uuid or a name at all."""
+    return bool(_NAME.fullmatch(ident)) or is_uuid(ident)
+
+
+def runbook_of(database: Database, ident: str) -> Runbook:
+    """Return the runbook that a request's body names.
+
+    :raises Invalid: there is none: a mistake in the body, not a wrong path.
+    """
+    if is_ident(ident):
+        with suppress(exceptions.NotFound):
+            return runbooks.get(database, ident)
+    raise exceptions.Invalid(f"Runbook {ident[:255]} could not be found.")
 
 
 def fields_of(

@@ -9,7 +9,19 @@ from typing import Any
 import falcon
 from oslo_config import cfg
 
-from deploysteps.api import agents, call, drivers, errors, node_views, nodes, ports, provision, root
+from deploysteps.api import (
+    agents,
+    call,
+    drivers,
+    errors,
+    node_views,
+    nodes,
+    ports,
+    provision,
+    root,
+    saved,
+    traits,
+)
 from deploysteps.api.middleware import REQUEST_ID_HEADERS, RequestLog, Versions
 from deploysteps.conductor.rpc import Client
 from deploysteps.db.engine import Database
@@ -48,7 +60,7 @@ def create_app(conf: cfg.ConfigOpts, database: Database, client: Client) -> App:
     :param client: reaches a conductor; see :class:`deploysteps.conductor.rpc.Client`.
     """
     services = call.Services(conf, database, client)
-    app = App(middleware=[RequestLog(), Versions()])
+    app = App(middleware=[RequestLog(), Versions(services.newest)])
     app.req_options.strip_url_path_trailing_slash = True
     # For answers without a body: clients try to parse what is told to be JSON.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT
@@ -76,6 +88,10 @@ def resources(services: call.Services) -> dict[str, call.Resource]:
         "/nodes/{ident}/maintenance": provision.Maintenance(services),
         "/nodes/{ident}/ports": ports.NodePorts(services),
         "/nodes/{ident}/steps": node_views.NodeSteps(services),
+        "/nodes/{ident}/plan": node_views.NodePlan(services),
+        "/nodes/{ident}/lock": node_views.NodeLock(services),
+        "/nodes/{ident}/traits": traits.NodeTraits(services),
+        "/nodes/{ident}/traits/{trait}": traits.OneTrait(services),
         "/nodes/{ident}/runs": node_views.NodeRuns(services),
         "/ports": ports.Ports(services),
         "/ports/detail": ports.PortsDetail(services),
@@ -85,6 +101,14 @@ def resources(services: call.Services) -> dict[str, call.Resource]:
         "/drivers/{name}/properties": drivers.DriverProperties(services),
         "/conductors": drivers.Conductors(services),
         "/conductors/{name}": drivers.OneConductor(services),
+        **{
+            f"/{kind.place}": saved.SavedList(services, kind)
+            for kind in (saved.DEPLOY_TEMPLATES, saved.RUNBOOKS)
+        },
+        **{
+            f"/{kind.place}/{{ident}}": saved.OneSaved(services, kind)
+            for kind in (saved.DEPLOY_TEMPLATES, saved.RUNBOOKS)
+        },
         "/lookup": agents.Lookup(services, gate),
         "/heartbeat/{ident}": agents.Heartbeat(services, gate),
     }

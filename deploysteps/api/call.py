@@ -11,6 +11,7 @@ import falcon
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from deploysteps import releases
 from deploysteps.api import versions
 from deploysteps.conductor.rpc import Client
 from deploysteps.db.engine import Database
@@ -57,6 +58,11 @@ class Services:
     conf: cfg.ConfigOpts
     database: Database
     client: Client
+
+    @property
+    def newest(self) -> int:
+        """The newest minor version that this process speaks, as it is pinned."""
+        return releases.pinned(self.conf.pin_release_version).api
 
     def base(self, req: falcon.Request) -> str:
         """Return the address under which the client knows the service, without ``/v1``."""

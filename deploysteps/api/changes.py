@@ -46,12 +46,14 @@ def of(
 
 
 def made_from(item: object, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the objects among the new values were made from.
+    """Return what the objects and lists among the new values were made from.
 
-    A patch changes a part of an object and a row takes the whole: what it
-    was made from must be there still, or another's change would be lost.
+    A patch changes a part of one and a row takes the whole: what it was made
+    from must be there still, or another's change would be lost.
     """
-    return {name: getattr(item, name) for name, new in values.items() if isinstance(new, dict)}
+    return {
+        name: getattr(item, name) for name, new in values.items() if isinstance(new, dict | list)
+    }
 
 
 def refuse_none_here(values: Mapping[str, Any]) -> None:

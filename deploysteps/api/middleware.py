@@ -19,11 +19,13 @@ MIN_HEADER = "X-OpenStack-Ironic-API-Minimum-Version"
 MAX_HEADER = "X-OpenStack-Ironic-API-Maximum-Version"
 REQUEST_ID_HEADERS = ("openstack-request-id", "x-openstack-request-id")
 
-_RANGE = f"The supported version range is: [1.{versions.MIN}, 1.{versions.MAX}]."
-
 
 class Versions:
     """Finds out which version a request is of, and says so in the answer."""
+
+    def __init__(self, newest: int) -> None:
+        """Speak versions up to the minor one ``newest``."""
+        self._newest = newest
 
     def process_resource(
         self, req: falcon.Request, resp: falcon.Response, resource: object, params: object
@@ -35,7 +37,8 @@ class Versions:
         call.of(req).version = requested(
             microversion_parse.get_version(
                 dict(req.headers), service_type=SERVICE, legacy_headers=[HEADER]
-            )
+            ),
+            self._newest,
         )
 
     def process_response(
@@ -47,10 +50,10 @@ class Versions:
             resp.set_header(HEADER, f"1.{version}")
         if version is not None or resp.status_code == 406:
             resp.set_header(MIN_HEADER, f"1.{versions.MIN}")
-            resp.set_header(MAX_HEADER, f"1.{versions.MAX}")
+            resp.set_header(MAX_HEADER, f"1.{self._newest}")
 
 
-def requested(text: str | None) -> int:
+def requested(text: str | None, newest: int) -> int:
     """Return the minor version that a header's text asks for; without one, the oldest.
 
     :raises VersionNotAcceptable: this server does not have that version.
@@ -58,20 +61,21 @@ def requested(text: str | None) -> int:
     if text is None:
         return versions.MIN
     if text.lower() == "latest":
-        return versions.MAX
+        return newest
     try:
         major, minor = microversion_parse.parse_version_string(text)
     except TypeError as exc:
         raise errors.VersionNotAcceptable(f"Invalid value for {HEADER} header") from exc
+    there = f"The supported version range is: [1.{versions.MIN}, 1.{newest}]."
     if major != 1:
         raise errors.VersionNotAcceptable(
             f"Mutually exclusive versions requested. Version {major}.{minor} requested but not "
-            f"supported by this service. {_RANGE}"
+            f"supported by this service. {there}"
         )
-    if not versions.MIN <= minor <= versions.MAX:
+    if not versions.MIN <= minor <= newest:
         raise errors.VersionNotAcceptable(
             f"Version {major}.{minor} was requested but the minor version is not supported by "
-            f"this service. {_RANGE}"
+            f"this service. {there}"
         )
     return int(minor)
 

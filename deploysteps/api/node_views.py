@@ -1,15 +1,16 @@
-"""What can be read of one node besides itself: states, validation, steps and runs."""
+"""What else there is of one node: states, validation, steps, plan, runs and lock."""
 
 from __future__ import annotations
 
 import falcon
 
-from deploysteps import secrets
-from deploysteps.api import call, paging, render
-from deploysteps.api.answers import node_of, send
+from deploysteps import exceptions, secrets
+from deploysteps.api import bodies, call, paging, render, schemas, step_lists
+from deploysteps.api.answers import done, node_of, runbook_of, send
 from deploysteps.api.query import Query
+from deploysteps.api.validation import checked
 from deploysteps.db import runs
-from deploysteps.steps import INTERFACE_TYPES
+from deploysteps.steps import DEPLOY, FLOWS, INTERFACE_TYPES, StepFlow
 
 _VALIDATED = tuple(kind for kind in INTERFACE_TYPES if kind != "vendor")
 """What the field tells of; a vendor interface is asked about each of its methods instead."""
@@ -40,11 +41,75 @@ class NodeSteps(call.Resource):
     """``/v1/nodes/<id>/steps``: ours, at every version."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """List the steps that a node has."""
-        Query(req).finish()
+        """List the steps that a node offers a flow; with ``plan``, those that would run."""
+        query = Query(req)
+        flow = query.text("flow") or DEPLOY.name
+        plan = query.flag("plan")
+        query.finish()
+        if flow not in FLOWS:
+            raise exceptions.Invalid(f"The flow must be one of {', '.join(FLOWS)}.")
         item = node_of(self.database, ident, call.version(req))
-        steps = self.client.get_node_steps(call.of(req).context, item.uuid)
+        context = call.of(req).context
+        if plan:
+            found = self.client.get_node_plan(context, item.uuid, flow)
+            send(resp, secrets.masked(found))
+            return
+        steps = self.client.get_node_steps(context, item.uuid, flow)
         send(resp, {"steps": secrets.masked(steps)})
+
+
+class NodePlan(call.Resource):
+    """``/v1/nodes/<id>/plan``: ours, at every version."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """Tell what a run that asks for these steps would do; nothing is run."""
+        Query(req).finish()
+        body = checked(schemas.PLAN, bodies.read(req, self.conf), "plan")
+        flow = FLOWS[body.pop("flow", DEPLOY.name)]
+        given = {name: value for name, value in body.items() if value not in (None, [], "")}
+        for name in given:
+            if name in schemas.STEPS and name != flow.list_field:
+                raise exceptions.Invalid(
+                    f"'{name}' are no steps of flow '{flow.name}'; a plan of it takes "
+                    f"{_taken_by(flow)}."
+                )
+            if name not in schemas.STEPS and not flow.in_order:
+                raise exceptions.Invalid(
+                    f"'{name}' is only valid with flow {_IN_ORDER}, not with '{flow.name}'."
+                )
+        steps = given.get(flow.list_field)
+        runbook = given.get("runbook")
+        if steps is not None and runbook is not None:
+            raise exceptions.Invalid(f"Give '{flow.list_field}' or 'runbook', not both.")
+        item = node_of(self.database, ident, call.version(req))
+        found = self.client.get_node_plan(
+            call.of(req).context,
+            item.uuid,
+            flow.name,
+            steps=None if steps is None else step_lists.asked(flow, steps),
+            runbook=None if runbook is None else runbook_of(self.database, runbook).uuid,
+            disable_ramdisk=given.get("disable_ramdisk"),
+        )
+        send(resp, secrets.masked(found))
+
+
+_IN_ORDER = " or ".join(f"'{flow.name}'" for flow in FLOWS.values() if flow.in_order)
+
+
+def _taken_by(flow: StepFlow) -> str:
+    return f"'{flow.list_field}'" if flow.list_field in schemas.STEPS else "none"
+
+
+class NodeLock(call.Resource):
+    """``/v1/nodes/<id>/lock``: ours, at every version."""
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """Break the lock that someone holds on a node, and recover the node."""
+        Query(req).finish()
+        body = checked(schemas.LOCK, bodies.read(req, self.conf), "lock")
+        item = node_of(self.database, ident, call.version(req))
+        self.client.unlock_node(call.of(req).context, item.uuid, reason=body.get("reason"))
+        done(resp, 204)
 
 
 class NodeRuns(call.Resource):
@@ -54,6 +119,7 @@ class NodeRuns(call.Resource):
         """List the runs of a node, newest first, with their attempts; and who holds its lock."""
         query = Query(req)
         page = paging.asked(query, self.conf.api.max_limit)
+        plan = bool(query.flag("plan"))
         query.finish()
         item = node_of(self.database, ident, call.version(req))
         found = runs.of_node(self.database, item.id, limit=page.limit + 1, marker=page.marker)
@@ -62,7 +128,7 @@ class NodeRuns(call.Resource):
             "runs",
             found,
             page,
-            show=lambda run: render.run(run, attempts[run.id]),
+            show=lambda run: render.run(run, attempts[run.id], plan=plan),
             req=req,
             base=self.services.base(req),
         )

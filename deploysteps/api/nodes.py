@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import falcon
@@ -21,7 +21,7 @@ from deploysteps.api import (
 from deploysteps.api.answers import done, fields_of, listed_fields, node_of, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import nodes
+from deploysteps.db import nodes, traits
 from deploysteps.db.models import Node
 
 _FLAGS = frozenset({"associated", "maintenance", "retired", "sharded"})
@@ -31,21 +31,29 @@ _SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__t
 class _Nodes(call.Resource):
     """What the resources of nodes share."""
 
-    def shown(self, req: falcon.Request, fields: list[str]) -> Callable[[Node], dict[str, Any]]:
-        """Return how a request sees a node; the queries do not grow with the nodes."""
+    def shown(
+        self, req: falcon.Request, fields: Sequence[str], found: Sequence[Node]
+    ) -> Callable[[Node], dict[str, Any]]:
+        """Return how a request sees these nodes; the queries do not grow with them."""
         base, version = self.services.base(req), call.version(req)
-        charge = offers.in_charge(self.services) if "conductor" in fields else {}
+        seen = versions.shown(fields, versions.NODE_FIELDS, version)
+        charge = offers.in_charge(self.services) if "conductor" in seen else {}
+        ids = [item.id for item in found] if "traits" in seen else []
+        held = traits.of_nodes(self.database, ids) if ids else {}
         return lambda item: render.node(
             item,
             base=base,
             version=version,
-            fields=fields,
-            conductor=charge.get((item.driver, item.conductor_group)),
+            fields=seen,
+            elsewhere={
+                "conductor": charge.get((item.driver, item.conductor_group)),
+                "traits": held.get(item.id, []),
+            },
         )
 
     def whole(self, req: falcon.Request, item: Node) -> dict[str, Any]:
         """Return a node with all fields that a request sees."""
-        return self.shown(req, list(versions.NODE_FIELDS))(item)
+        return self.shown(req, list(versions.NODE_FIELDS), [item])(item)
 
 
 class _NodeList(_Nodes):
@@ -63,7 +71,7 @@ class _NodeList(_Nodes):
             versions.check(page.sort_key, versions.NODE_FIELDS, version)
         query.finish()
         found = nodes.listing(self.database, filters=filters, **page.fetched())
-        show, base = self.shown(req, fields), self.services.base(req)
+        show, base = self.shown(req, fields, found), self.services.base(req)
         send(resp, paging.document("nodes", found, page, show=show, req=req, base=base))
 
     def _filters(self, query: Query, version: int) -> dict[str, Any]:
@@ -116,7 +124,7 @@ class OneNode(_Nodes):
         fields = fields_of(query, versions.NODE_FIELDS, version)
         query.finish()
         item = node_of(self.database, ident, version)
-        send(resp, self.shown(req, fields or list(versions.NODE_FIELDS))(item))
+        send(resp, self.shown(req, fields or list(versions.NODE_FIELDS), [item])(item))
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change a node by a JSON Patch."""

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import falcon
 
 from deploysteps import exceptions, states
-from deploysteps.api import bodies, call, schemas, versions
-from deploysteps.api.answers import done, node_of
+from deploysteps.api import bodies, call, schemas, step_lists, versions
+from deploysteps.api.answers import done, node_of, runbook_of
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
+from deploysteps.conductor.rpc import Context, Resume
 from deploysteps.db.models import Node
+from deploysteps.steps import CLEAN, DEPLOY, SERVICE, StepDict, StepFlow
 
-_RUNS = (states.DEPLOY, states.REBUILD)
-_MEMBERS: dict[str, tuple[str, ...]] = {
-    "configdrive": (states.ACTIVE, "deploy", states.REBUILD),
-    "deploy_steps": (states.ACTIVE, "deploy", states.REBUILD),
-    "clean_steps": ("clean",),
-    "disable_ramdisk": ("clean", "service"),
-    "rescue_password": ("rescue",),
-    "runbook": ("clean", "service"),
-    "service_steps": ("service",),
-}
-"""Member of the request -> the targets it goes with."""
+_RESUME: dict[str, Resume] = {"resume": "at", "resume_after": "after"}
+"""Member of the request -> how the conductor is told to go on."""
 
 
 class _Setting(call.Resource):
@@ -33,6 +27,54 @@ class _Setting(call.Resource):
     def begun(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Answer that the work has begun."""
         done(resp, 202, f"{self.services.base(req)}/v1/nodes/{ident}/states")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request for another provision state says."""
+
+    target: str
+    version: int
+    members: Mapping[str, Any]
+    """What was given beside the target, without what says nothing."""
+
+    def steps(self, flow: StepFlow) -> list[StepDict] | None:
+        """Return the steps for this flow.
+
+        :raises Invalid: they fail its schema.
+        """
+        given = self.members.get(flow.list_field)
+        return None if given is None else step_lists.asked(flow, given)
+
+    def needs_steps(self, flow: StepFlow) -> None:
+        """Refuse a request that names neither steps nor a runbook, or both.
+
+        :raises Invalid: saying which members there are.
+        """
+        given = [name for name in (flow.list_field, "runbook") if name in self.members]
+        if len(given) != 1:
+            told = "not both" if given else "one of them"
+            raise exceptions.Invalid(
+                f"Target '{self.target}' needs '{flow.list_field}', a list that is not empty, or "
+                f"'runbook': {told}."
+            )
+
+    @property
+    def resume(self) -> Resume | None:
+        """How to go on with the run that failed; None: not at all.
+
+        :raises Invalid: both ways are asked for, or something beside them.
+        """
+        ways = [name for name in _RESUME if self.members.get(name)]
+        if not ways:
+            return None
+        beside = [name for name in self.members if name not in _RESUME]
+        if len(ways) > 1 or beside:
+            raise exceptions.Invalid(
+                f"'{ways[0]}' goes on with the plan of the run that failed; "
+                f"'{(ways[1:] or beside)[0]}' cannot be given beside it."
+            )
+        return _RESUME[ways[0]]
 
 
 class Provision(_Setting):
@@ -47,21 +89,63 @@ class Provision(_Setting):
         target = body.pop("target")
         event = _event(item, target, version)
         members = {name: value for name, value in body.items() if value not in (None, [], "")}
-        _check_members(target, members)
+        _check_members(target, members, version)
         context = call.of(req).context
-        if event in _RUNS:
-            self.client.do_node_deploy(
-                context,
-                item.uuid,
-                rebuild=event == states.REBUILD,
-                configdrive=_configdrive(members.get("configdrive"), target, version),
-                deploy_steps=_deploy_steps(members.get("deploy_steps"), version),
-            )
-        elif event == states.DELETE:
-            self.client.do_node_tear_down(context, item.uuid)
-        else:
+        begin = self._verbs.get(event)
+        if begin is None:
             self.client.do_provisioning_action(context, item.uuid, event)
+        else:
+            begin(self, context, item.uuid, Wish(target, version, members))
         self.begun(req, resp, ident)
+
+    def _deploy(self, context: Context, node: str, wish: Wish) -> None:
+        self.client.do_node_deploy(
+            context,
+            node,
+            rebuild=wish.target == states.REBUILD,
+            configdrive=_configdrive(wish),
+            deploy_steps=wish.steps(DEPLOY),
+            resume=wish.resume,
+        )
+
+    def _clean(self, context: Context, node: str, wish: Wish) -> None:
+        wish.needs_steps(CLEAN)
+        self.client.do_node_clean(
+            context,
+            node,
+            clean_steps=wish.steps(CLEAN),
+            disable_ramdisk=wish.members.get("disable_ramdisk"),
+            runbook=self._runbook(wish),
+        )
+
+    def _service(self, context: Context, node: str, wish: Wish) -> None:
+        resume = wish.resume
+        if resume is None:
+            wish.needs_steps(SERVICE)
+        self.client.do_node_service(
+            context,
+            node,
+            service_steps=wish.steps(SERVICE),
+            disable_ramdisk=wish.members.get("disable_ramdisk"),
+            runbook=self._runbook(wish),
+            resume=resume,
+        )
+
+    def _tear_down(self, context: Context, node: str, wish: Wish) -> None:
+        self.client.do_node_tear_down(context, node)
+
+    def _runbook(self, wish: Wish) -> str | None:
+        named = wish.members.get("runbook")
+        return None if named is None else runbook_of(self.database, named).uuid
+
+    _verbs: ClassVar[dict[str, Callable[[Provision, Context, str, Wish], None]]] = {
+        states.DEPLOY: _deploy,
+        states.REBUILD: _deploy,
+        states.CLEAN: _clean,
+        states.SERVICE: _service,
+        states.DELETE: _tear_down,
+    }
+    """Event -> what begins it; any other is a plain action."""
 
 
 class Power(_Setting):
@@ -137,34 +221,28 @@ def _event(item: Node, target: str, version: int) -> str:
     return states.VERBS[target]
 
 
-def _check_members(target: str, members: Mapping[str, Any]) -> None:
+def _check_members(target: str, members: Mapping[str, Any], version: int) -> None:
     for name in members:
-        if target not in _MEMBERS[name]:
-            allowed = " or ".join(f"'{wanted}'" for wanted in _MEMBERS[name])
+        table = versions.PROVISION_MEMBERS[name]
+        if target not in table:
+            allowed = " or ".join(f"'{wanted}'" for wanted in table)
             raise exceptions.Invalid(
                 f"'{name}' is only valid with target {allowed}, not with '{target}'."
             )
+        versions.check(name, {name: table[target]}, version)
 
 
-def _deploy_steps(steps: list[Any] | None, version: int) -> list[dict[str, Any]] | None:
-    if steps is None:
-        return None
-    versions.check("deploy_steps", {"deploy_steps": versions.DEPLOY_STEPS}, version)
-    fit = checked(schemas.DEPLOY_STEPS, steps, "deploy_steps")
-    return [{**step, "priority": int(step["priority"])} for step in fit]
-
-
-def _configdrive(drive: Any, target: str, version: int) -> str | dict[str, Any] | None:
+def _configdrive(wish: Wish) -> str | dict[str, Any] | None:
     """Return the config drive; what is newer than the request is 400 here, as in the field."""
-    first = 1
-    if target == states.REBUILD and drive is not None:
+    drive, first = wish.members.get("configdrive"), 1
+    if wish.target == states.REBUILD and drive is not None:
         first = versions.CONFIGDRIVE_REBUILD
     if isinstance(drive, dict):
         given = versions.CONFIGDRIVE_VENDOR_DATA if "vendor_data" in drive else 0
         first = max(first, given, versions.CONFIGDRIVE_OBJECT)
-    if version < first:
+    if wish.version < first:
         raise exceptions.Invalid(
-            f"This config drive needs API version 1.{first} or later with target '{target}'."
+            f"This config drive needs API version 1.{first} or later with target '{wish.target}'."
         )
     kept: str | dict[str, Any] | None = drive
     return kept

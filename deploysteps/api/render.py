@@ -7,14 +7,23 @@ masked for one is masked for all.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from deploysteps import secrets, states
 from deploysteps.api import versions
 from deploysteps.db import runs as db_runs
-from deploysteps.db.models import Conductor, Node, Port, StepAttempt, StepRun
+from deploysteps.db.models import (
+    Conductor,
+    DeployTemplate,
+    Node,
+    Port,
+    Runbook,
+    StepAttempt,
+    StepRun,
+)
 from deploysteps.db.types import timestamp
+from deploysteps.steps import FLOWS
 
 Document = dict[str, Any]
 
@@ -47,36 +56,48 @@ def links(base: str, *path: str) -> list[Document]:
 
 
 def node(
-    item: Node, *, base: str, version: int, fields: Iterable[str], conductor: str | None = None
+    item: Node,
+    *,
+    base: str,
+    version: int,
+    fields: Iterable[str],
+    elsewhere: Mapping[str, Any] | None = None,
 ) -> Document:
     """Return a node as a request of ``version`` sees it.
 
-    :param conductor: the name of the conductor that is in charge of it.
+    :param elsewhere: fields that do not stand in its row: ``conductor``, the
+        name of the one in charge of it, and ``traits``.
     """
     shown = versions.shown(fields, versions.NODE_FIELDS, version)
-    return {name: _node_field(item, name, base, version, conductor) for name in shown}
+    return {name: _node_field(item, name, base, version, elsewhere or {}) for name in shown}
 
 
-def _node_field(item: Node, name: str, base: str, version: int, conductor: str | None) -> Any:
+def _node_field(
+    item: Node, name: str, base: str, version: int, elsewhere: Mapping[str, Any]
+) -> Any:
+    if name in elsewhere:
+        return elsewhere[name]
     if name == "links":
         return links(base, "nodes", item.uuid)
     if name in _COLLECTIONS:
         return links(base, "nodes", item.uuid, name)
     if name in _NODE_FIELDS:
         return _NODE_FIELDS[name](item)
-    if name == "conductor":
-        return conductor
     if name == "provision_state" and item.provision_state == states.AVAILABLE:
         return states.AVAILABLE if version >= versions.AVAILABLE_SHOWN else None
     return _value(item, name)
 
 
-# Fields that no column of the same name holds. Traits, allocations, health, and the steps of
-# flows that are not built have no value yet; their types are the field's.
+def _current(field: str) -> Callable[[Node], Any]:
+    """Return how the current step of a flow is shown: null when there is none."""
+    return lambda item: secrets.masked(getattr(item, field)) or None
+
+
+# Fields that are not shown as a column holds them. Allocations and health have no value yet;
+# their types are the field's.
 _NODE_FIELDS: dict[str, Callable[[Node], Any]] = {
-    "deploy_step": lambda item: secrets.masked(item.deploy_step) or None,
-    "clean_step": lambda item: None,
-    "service_step": lambda item: None,
+    **{flow.step_field: _current(flow.step_field) for flow in FLOWS.values()},
+    "conductor": lambda item: None,
     "traits": lambda item: [],
     "allocation_uuid": lambda item: None,
     "health": lambda item: None,
@@ -93,7 +114,7 @@ def _value(item: object, name: str) -> Any:
 def node_states(item: Node, *, version: int) -> Document:
     """Return the states document of a node."""
     shown = versions.shown(versions.STATES_FIELDS, versions.STATES_FIELDS, version)
-    return {name: _node_field(item, name, "", version, None) for name in shown}
+    return {name: _node_field(item, name, "", version, {}) for name in shown}
 
 
 def port(item: Port, *, base: str, version: int, fields: Iterable[str]) -> Document:
@@ -103,6 +124,41 @@ def port(item: Port, *, base: str, version: int, fields: Iterable[str]) -> Docum
         name: links(base, "ports", item.uuid) if name == "links" else _value(item, name)
         for name in shown
     }
+
+
+def step_list(
+    item: DeployTemplate | Runbook,
+    *,
+    base: str,
+    version: int,
+    place: str,
+    table: Mapping[str, int],
+    fields: Iterable[str],
+    hidden: Mapping[str, Collection[str]],
+) -> Document:
+    """Return a deploy template or a runbook.
+
+    :param place: the collection that it is in.
+    :param table: field -> the version it came with.
+    :param hidden: ``interface.step`` -> its arguments that are secret.
+    """
+    known: dict[str, Callable[[], Any]] = {
+        "links": lambda: links(base, place, item.uuid),
+        "steps": lambda: [_kept_step(step, hidden) for step in item.steps],
+        "traits": list,  # the name is the one that counts
+    }
+    return {
+        name: known[name]() if name in known else _value(item, name)
+        for name in versions.shown(fields, table, version)
+    }
+
+
+def _kept_step(step: Document, hidden: Mapping[str, Collection[str]]) -> Document:
+    named = hidden.get(f"{step.get('interface')}.{step.get('step')}", ())
+    declared = {name: {"secret": True} for name in named}
+    shown: Document = secrets.masked({**step, "argsinfo": declared})
+    del shown["argsinfo"]
+    return shown
 
 
 def driver(
@@ -158,19 +214,48 @@ def lock(node: Node) -> Document | None:
     }
 
 
-def run(item: StepRun, attempts: Sequence[StepAttempt]) -> Document:
-    """Return a run with its attempts, in the order they began."""
+def run(item: StepRun, attempts: Sequence[StepAttempt], *, plan: bool = False) -> Document:
+    """Return a run with its attempts, in the order they began, and perhaps with its plan."""
     return {
         "uuid": item.uuid,
         "flow": item.flow,
         "state": _run_state(item, attempts),
+        "mechanism": item.mechanism or db_runs.BY_STEPS,
+        "resumes": item.resumes,
         "requested_by": item.requested_by,
+        "request": _request(item),
+        **({"plan": secrets.masked(item.plan or [])} if plan else {}),
+        "left_out": secrets.masked(item.left_out or []),
         "started_at": timestamp(item.started_at),
         "finished_at": timestamp(item.finished_at),
         "outcome": item.outcome,
         "error": item.error,
         "attempts": [_attempt(attempt) for attempt in attempts],
     }
+
+
+def _request(item: StepRun) -> Any:
+    """Return what was asked for, masked as the plan's entries are.
+
+    A request does not say which arguments are secret. The plan does; of what
+    is not in it, every argument is masked.
+    """
+    declared = {(step.get("interface"), step.get("step")): step for step in item.plan or ()}
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shown(inner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        if not isinstance(value.get("args"), dict):
+            return {name: shown(inner) for name, inner in value.items()}
+        entry = declared.get((value.get("interface"), value.get("step")))
+        if entry is None:
+            return {**value, "args": dict.fromkeys(value["args"], secrets.MASK)}
+        told = secrets.masked({"argsinfo": entry.get("argsinfo"), "args": value["args"]})
+        return {**value, "args": told["args"]}
+
+    return secrets.masked(shown(item.request))
 
 
 def _run_state(item: StepRun, attempts: Sequence[StepAttempt]) -> str:
@@ -194,4 +279,6 @@ def _attempt(item: StepAttempt) -> Document:
         "outcome": item.outcome,
         "error": item.error,
         "progress": secrets.masked(item.progress),
+        "waits_for": item.owner,
+        "reboot": bool(item.reboot),
     }

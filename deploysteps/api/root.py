@@ -12,13 +12,13 @@ from deploysteps.api.answers import send
 _MEDIA_TYPE = "application/vnd.openstack.ironic.v1+json"
 
 
-def _version(base: str) -> dict[str, Any]:
+def _version(base: str, newest: int) -> dict[str, Any]:
     return {
         "id": "v1",
         "links": [{"href": f"{base}/v1/", "rel": "self"}],
         "status": "CURRENT",
         "min_version": f"1.{versions.MIN}",
-        "version": f"1.{versions.MAX}",
+        "version": f"1.{newest}",
     }
 
 
@@ -27,7 +27,7 @@ class Root(call.Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell which versions there are."""
-        version = _version(self.services.base(req))
+        version = _version(self.services.base(req), self.services.newest)
         send(
             resp,
             {
@@ -51,7 +51,7 @@ class V1(call.Resource):
                 "id": "v1",
                 "links": [{"href": f"{base}/v1/", "rel": "self"}],
                 "media_types": {"base": "application/json", "type": _MEDIA_TYPE},
-                "version": _version(base),
+                "version": _version(base, self.services.newest),
                 **{
                     name: render.links(base, name, "")
                     for name in versions.shown(versions.ENDPOINTS, versions.ENDPOINTS, version)

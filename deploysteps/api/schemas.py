@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from deploysteps import steps
+from deploysteps.db.traits import MAX_TRAITS
 
 Schema = dict[str, Any]
 
@@ -134,34 +135,89 @@ PORT: Schema = _object(
 PORT_QUERY: Schema = _object([], address=ADDRESS)
 """What a list of ports is narrowed by."""
 
-DEPLOY_STEPS: Schema = {
-    "$schema": _DIALECT,
-    "type": "array",
-    "maxItems": 1000,
-    "items": {
-        "type": "object",
-        "properties": {
-            "interface": {"type": "string", "enum": list(steps.INTERFACE_TYPES)},
-            "step": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 255,
-                "pattern": _PLAIN,
-                "description": "the name of a step",
-            },
-            "args": {"type": "object"},
-            "priority": {
-                "anyOf": [
-                    {"type": "integer", "minimum": 0, "maximum": steps.MAX_PRIORITY},
-                    {"type": "string", "pattern": r"^[0-9]{1,9}" + _END},
-                ],
-                "description": f"an integer from 0 to {steps.MAX_PRIORITY}, or its digits",
-            },
+MAX_STEPS = 1000
+"""The most steps of one list."""
+
+
+def _whole(most: int) -> Schema:
+    return {
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": most},
+            {"type": "string", "pattern": r"^[0-9]{1,9}" + _END},
+        ],
+        "description": f"an integer from 0 to {most}, or its digits",
+    }
+
+
+def _steps(required: tuple[str, ...], **more: Schema) -> Schema:
+    members = {
+        "interface": {"type": "string", "enum": list(steps.INTERFACE_TYPES)},
+        "step": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 255,
+            "pattern": _PLAIN,
+            "description": "the name of a step",
         },
-        "required": ["interface", "step", "args", "priority"],
+        "args": {"type": "object"},
+        **more,
+    }
+    item = {
+        "type": "object",
+        "properties": members,
+        "required": list(required),
         "additionalProperties": False,
-    },
+    }
+    return {"$schema": _DIALECT, "type": "array", "maxItems": MAX_STEPS, "items": item}
+
+
+DEPLOY_STEPS = _steps(
+    ("interface", "step", "args", "priority"), priority=_whole(steps.MAX_PRIORITY)
+)
+ORDERED_STEPS = _steps(
+    ("interface", "step"),
+    order=_whole(MAX_INT),
+    execute_on_child_nodes={"type": ["boolean", "null"]},
+    limit_child_node_execution={"type": ["array", "null"]},
+)
+RUNBOOK_STEPS = _steps(("interface", "step", "args", "order"), order=_whole(MAX_INT))
+
+STEPS: dict[str, Schema] = {
+    flow.list_field: ORDERED_STEPS if flow.in_order else DEPLOY_STEPS
+    for flow in (steps.DEPLOY, steps.CLEAN, steps.SERVICE)
 }
+"""Member with the steps that a request asks for -> what they are: each flow has its own."""
+
+TRAIT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+"""What a trait's name may be is :mod:`deploysteps.db.traits`' to say."""
+
+TRAITS = _object(
+    ["traits"],
+    traits={"type": "array", "maxItems": MAX_TRAITS, "items": TRAIT},
+)
+"""``PUT /v1/nodes/<id>/traits``."""
+
+DEPLOY_TEMPLATE = _object(
+    ["name", "steps"],
+    uuid=_fixed(UUID),
+    name=TRAIT,
+    extra=JSON,
+    steps={**DEPLOY_STEPS, "minItems": 1},
+)
+"""``POST /v1/deploy_templates``; the values of a PATCH follow the same definitions."""
+
+RUNBOOK = _object(
+    ["name", "steps"],
+    uuid=_fixed(UUID),
+    name=TRAIT,
+    description=_text(),
+    disable_ramdisk=_flag(),
+    extra=JSON,
+    owner=_text(),
+    public=_flag(),
+    steps={**RUNBOOK_STEPS, "minItems": 1},
+)
+"""``POST /v1/runbooks``; the values of a PATCH follow the same definitions."""
 
 CONFIGDRIVE: Schema = {
     "anyOf": [
@@ -184,13 +240,25 @@ PROVISION: Schema = _object(
     ["target"],
     target={"type": "string"},
     configdrive=CONFIGDRIVE,
-    deploy_steps={"type": ["array", "null"]},
-    clean_steps={"type": ["array", "null"]},
-    service_steps={"type": ["array", "null"]},
+    **{member: {"type": ["array", "null"]} for member in STEPS},
     rescue_password={"type": ["string", "null"]},
     disable_ramdisk=_flag(None),
-    runbook={"type": ["string", "null"]},
+    runbook=_text(),
+    resume=_flag(None),
+    resume_after=_flag(None),
 )
+
+PLAN: Schema = _object(
+    [],
+    flow={"type": ["string", "null"], "enum": [*steps.FLOWS, None], "default": steps.DEPLOY.name},
+    runbook=_text(),
+    disable_ramdisk=_flag(None),
+    **{member: {"type": ["array", "null"]} for member in STEPS},
+)
+"""``POST /v1/nodes/<id>/plan``."""
+
+LOCK = _object([], reason=_text(4096))
+"""``DELETE /v1/nodes/<id>/lock``."""
 
 POWER: Schema = _object(
     ["target"],

@@ -132,5 +132,6 @@ _WORDS: dict[str, Callable[[str, Any, jsonschema.ValidationError], str]] = {
     "maximum": lambda place, wanted, _: f"{place} must be at most {wanted}",
     "minLength": lambda place, wanted, _: f"{place} must not be empty",
     "maxLength": lambda place, wanted, _: f"{place} must have at most {wanted} characters",
+    "minItems": lambda place, wanted, _: f"{place} must not be empty",
     "maxItems": lambda place, wanted, _: f"{place} must have at most {wanted} items",
 }

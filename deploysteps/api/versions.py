@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-from deploysteps import exceptions, states, steps
+from deploysteps import exceptions, releases, states, steps
 
-MIN, MAX = 1, 115
+MIN = 1
+MAX = releases.pinned(None).api
+"""The newest version of this program; a pin may hold a process to an older one."""
 T = TypeVar("T")
 
 # --- fields of answers, in the order they are shown --------------------------------
@@ -167,6 +169,32 @@ CONDUCTOR_FIELDS: dict[str, int] = {
 }
 CONDUCTOR_ITEM: tuple[str, ...] = ("hostname", "conductor_group", "alive", "links")
 
+DEPLOY_TEMPLATE_FIELDS: dict[str, int] = {
+    "uuid": 55,
+    "created_at": 55,
+    "updated_at": 55,
+    "name": 55,
+    "extra": 55,
+    "links": 55,
+    "steps": 55,
+}
+RUNBOOK_FIELDS: dict[str, int] = {
+    "uuid": 92,
+    "created_at": 92,
+    "updated_at": 92,
+    "name": 92,
+    "extra": 92,
+    "public": 92,
+    "owner": 92,
+    "disable_ramdisk": 92,
+    "description": 112,
+    "links": 92,
+    "steps": 92,
+    "traits": 112,
+}
+STEP_LIST_ITEM: tuple[str, ...] = ("uuid", "name", "links")
+"""Fields of an item of a list of deploy templates or runbooks."""
+
 # --- endpoints, and arguments of lists ------------------------------------------------
 
 ENDPOINTS: dict[str, int] = {
@@ -176,6 +204,8 @@ ENDPOINTS: dict[str, int] = {
     "lookup": 22,
     "heartbeat": 22,
     "conductors": 49,
+    "deploy_templates": 55,
+    "runbooks": 92,
 }
 """The collections that this server has; the version document lists them."""
 
@@ -246,7 +276,26 @@ POWER_TARGETS: dict[str, int] = {
 }
 POWER_TIMEOUT = 27
 
-DEPLOY_STEPS = 69
+TRAITS = 37
+"""``nodes/<id>/traits``, of which older requests are told 406 and not 404."""
+
+_DEPLOYS = (states.ACTIVE, "deploy", states.REBUILD)
+PROVISION_MEMBERS: dict[str, dict[str, int]] = {
+    "configdrive": dict.fromkeys(_DEPLOYS, 1),
+    "deploy_steps": dict.fromkeys(_DEPLOYS, 69),
+    "clean_steps": {states.CLEAN: 15},
+    "service_steps": {states.SERVICE: 87},
+    "disable_ramdisk": {states.CLEAN: 70, states.SERVICE: 108},
+    "rescue_password": {"rescue": 38},
+    "runbook": {states.CLEAN: 92, states.SERVICE: 92},
+    **dict.fromkeys(
+        ("resume", "resume_after"), dict.fromkeys((states.ACTIVE, "deploy", states.SERVICE), 1)
+    ),
+}
+"""Member of ``states/provision`` -> the targets it goes with -> since when.
+
+``resume`` and ``resume_after`` are ours, at every version."""
+
 CONFIGDRIVE_REBUILD = 35
 CONFIGDRIVE_OBJECT = 56
 CONFIGDRIVE_VENDOR_DATA = 59

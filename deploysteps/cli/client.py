@@ -59,9 +59,9 @@ class Client:
         """Change fields by a JSON patch."""
         return self._request("PATCH", path, body=body)
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, body: Any = None) -> Any:
         """Remove."""
-        return self._request("DELETE", path)
+        return self._request("DELETE", path, body=body)
 
     def list(self, path: str, key: str, most: int | None = None, **params: Any) -> list[Any]:
         """Read a collection, following pages, until ``most`` items are there."""

@@ -37,7 +37,7 @@ _BY_STATUS = {
 }
 
 
-_READS = re.compile(r"GET /v1/nodes/(\S+)/(steps|runs)\b")
+_READS = re.compile(r"GET /v1/nodes/([^\s/]+)/(steps|runs)(?:\?flow=(\w+))?\b")
 
 
 def in_commands(text: str) -> str:
@@ -45,7 +45,8 @@ def in_commands(text: str) -> str:
 
     def command(found: re.Match[str]) -> str:
         node = "NODE" if found[1] == "<node>" else found[1]
-        return f"`deploysteps node {found[2]} {node}`"
+        flow = f" --flow {found[3]}" if found[3] else ""
+        return f"`deploysteps node {found[2]} {node}{flow}`"
 
     return _READS.sub(command, text)
 

@@ -17,6 +17,8 @@ STYLES: Mapping[str, str] = {
     "active": "green",
     "running": "cyan",
     "waiting": "yellow",
+    "held": "yellow",
+    "aborting": "red",
     "planned": "dim",
     "failed": "bold red",
     "aborted": "red",

@@ -34,12 +34,30 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what was given; pairs of an object become the object."""
+    objects = {name for _, name, _ in OBJECTS}
+    found = {name: dict(v) if name in objects else v for name, v in fields.items()}
+    return {name: value for name, value in found.items() if value not in (None, {})}
+
+
+def pointer(key: str) -> str:
+    """Return a member's name as it stands in the path of a JSON patch."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 STEPS_HELP = (
     "Steps to add to, or change in, the driver's: a JSON list of objects with interface, step, "
     "priority and args, all four required (args may be {}). Priority 0 disables a step. @FILE "
     "reads the list from a file, - from stdin."
 )
 """Help of ``--deploy-steps``."""
+
+ORDERED_HELP = (
+    "Steps to run, in this order: a JSON list of objects with interface and step, and args where "
+    "the step takes some. @FILE reads the list from a file, - from stdin."
+)
+"""Help of the options with steps of flows that run them as they are listed."""
 
 
 def json_or_file(text: str) -> Any:
@@ -62,9 +80,21 @@ def step_list(text: str) -> list[Any]:
     if not isinstance(found, list):
         raise click.BadParameter(
             'steps are a JSON list of objects such as [{"interface": "deploy", '
-            '"step": "deploy", "priority": 100, "args": {}}]'
+            '"step": "deploy", "priority": 100, "args": {}}]; those that run in the order of the '
+            "list have no priority"
         )
     return found
+
+
+def steps_option(flow: steps.StepFlow) -> Decorator:
+    """Return the option with the steps of a flow."""
+    return click.option(
+        f"--{flow.name}-steps",
+        flow.list_field,
+        type=step_list,
+        metavar="JSON|@FILE|-",
+        help=ORDERED_HELP if flow.in_order else STEPS_HELP,
+    )
 
 
 def stacked(decorators: Iterable[Decorator]) -> Decorator:
@@ -103,6 +133,19 @@ node_fields = stacked(
     ]
 )
 """What may be set when a node is created and later."""
+
+by_runbook = stacked(
+    [
+        click.option("--runbook", help="Run the steps of this runbook, by uuid or name."),
+        click.option(
+            "--disable-ramdisk",
+            is_flag=True,
+            default=None,
+            help="Do not boot the machine's agent; steps that need it are refused.",
+        ),
+    ]
+)
+"""For flows whose steps a runbook may list."""
 
 waiting = stacked(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rich.live import Live
@@ -42,32 +42,70 @@ def rows(found: Snapshot, now: datetime.datetime | None = None) -> list[Row]:
         else:
             begun.append([attempt])
     for attempts in begun:
-        listed.append(_row(attempts, now))
-    return listed + [
-        Row(f"{step['interface']}.{step['step']}", "planned", "", "", "", "")
-        for step in _planned(found)
+        listed.append(_row(attempts, now, found.name))
+    left_out = (found.run or {}).get("left_out") or ()
+    return [
+        *listed,
+        *(Row(name_of(step), "planned", "", "", "", "") for step in _planned(found)),
+        *(Row(name_of(step), "left out", "", "", "", clean(step.get("why"))) for step in left_out),
     ]
 
 
-def _row(attempts: list[dict[str, Any]], now: datetime.datetime) -> Row:
+def name_of(step: Mapping[str, Any]) -> str:
+    """Return a step, or an attempt of it, as people call it."""
+    return f"{step['interface']}.{step['step']}"
+
+
+def word_of_run(run: Mapping[str, Any]) -> str:
+    """Return what a run that has not ended does."""
+    attempts = run["attempts"]
+    held = bool(attempts) and _word(attempts[-1]) == HELD
+    return HELD if held and run["state"] != "aborting" else str(run["state"])
+
+
+HELD = "held"
+"""Word for what waits for an operator."""
+
+
+def note_of(attempt: Mapping[str, Any], node: str) -> str:
+    """Return what there is to say of an attempt: its error, its progress, who has to do what."""
+    if attempt["error"]:
+        return clean(attempt["error"])
+    told = [_progress(attempt.get("progress") or {})]
+    if _word(attempt) == HELD:
+        told.append(f"held; `deploysteps node unhold {node}` goes on")
+    elif attempt.get("reboot") and attempt["finished_at"] is None:
+        told.append("the machine reboots")
+    return clean("; ".join(part for part in told if part))
+
+
+def _progress(progress: Mapping[str, Any]) -> str:
+    percent, text = progress.get("percent"), progress.get("text")
+    shown = f"{percent:g} %" if isinstance(percent, int | float) else ""
+    return " ".join(str(part) for part in (shown, text) if part)
+
+
+def _row(attempts: list[dict[str, Any]], now: datetime.datetime, node: str) -> Row:
     first, last = attempts[0], attempts[-1]
-    step = f"{last['interface']}.{last['step']}"
+    step = name_of(last)
     # What an earlier attempt died of is of interest until a later one has ended.
-    told = last["error"] or last.get("progress")
+    told = note_of(last, node)
     if last["finished_at"] is None:
-        told = told or attempts[-2:][0]["error"]
+        told = told or clean(attempts[-2:][0]["error"])
     return Row(
         step=step,
         state=_word(last),
         tries=str(last["attempt"]) if last["attempt"] > 1 else "",
         started=clock(first["started_at"], now),
         took=duration(first["started_at"], last["finished_at"], now),
-        note=clean(told).removeprefix(f"{step} failed: "),
+        note=told.removeprefix(f"{step} failed: "),
     )
 
 
-def _word(attempt: dict[str, Any]) -> str:
+def _word(attempt: Mapping[str, Any]) -> str:
     if attempt["finished_at"] is None:
+        if attempt.get("waits_for") == "operator":
+            return HELD
         return str(attempt["state"])
     return str(attempt["outcome"] or attempt["state"])
 
@@ -109,11 +147,23 @@ def table(nodes: Iterable[Snapshot]) -> Table:
     """Return one table of the runs of some nodes."""
     lines: list[tuple[object, ...]] = []
     for found in nodes:
-        maintenance = ("maintenance",) if found.node.get("maintenance") else ()
-        heads = (found.name, found.state, *maintenance)
-        for head, row in itertools.zip_longest(heads, rows(found)):
+        for head, row in itertools.zip_longest(_heads(found), rows(found)):
             lines.append((head, *(row or _NO_ROW)))
     return make_table(("node", *COLUMNS), lines)
+
+
+def _heads(found: Snapshot) -> list[str]:
+    """Return what is told of the node itself, line by line."""
+    run = found.run or {}
+    told = [found.name, found.state, *(["maintenance"] if found.node.get("maintenance") else [])]
+    if run:
+        told.append(f"{run['flow']} run")
+    return [*told, *_words_of_run(run)]
+
+
+def _words_of_run(run: Mapping[str, Any]) -> list[str]:
+    words = ["aborting"] if run.get("state") == "aborting" else []
+    return words + ([f"goes on with run {run['resumes']}"] if run.get("resumes") else [])
 
 
 def show(output: Output, snapshots: Iterator[Snapshot]) -> Snapshot:
@@ -137,7 +187,7 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
         with Live(console=output.console, auto_refresh=False) as live:
             yield lambda found: live.update(table(found), refresh=True)
         return
-    told: dict[tuple[str, int], str] = {}
+    told: dict[tuple[str, object], str] = {}
 
     def draw(found: list[Snapshot]) -> None:
         for one in found:
@@ -146,13 +196,18 @@ def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
     yield draw
 
 
-def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, int], str]) -> None:
+def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, object], str]) -> None:
     """Print what is new, in the order in which it happened, with its own time."""
     now = datetime.datetime.now(datetime.UTC)
     changed: list[dict[str, Any]] = []
-    for position, attempt in enumerate((found.run or {}).get("attempts", ())):
-        if told.get((found.name, position)) != _word(attempt):
-            told[found.name, position] = _word(attempt)
+    run = found.run or {}
+    for position, attempt in enumerate(run.get("attempts", ())):
+        # Of what has ended only the end is news, not the progress that it had.
+        goes_on = attempt["finished_at"] is None
+        word = f"{_word(attempt)} {_progress(attempt.get('progress') or {}) if goes_on else ''}"
+        key = (found.name, (run["uuid"], position))
+        if told.get(key) != word:
+            told[key] = word
             changed.append(attempt)
     lines = [_line(found, attempt, now) for attempt in changed]
     if told.get((found.name, _NODE)) != found.state:
@@ -163,8 +218,20 @@ def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, int], s
         ends = (_time(attempt["finished_at"]) for attempt in changed)
         before = sum(1 for _ in itertools.takewhile(lambda end: end and end <= since, ends))
         lines.insert(before, f"{clock(at, now)} {found.name} is {found.state}")
+    for text in _about(found):
+        if (found.name, text) not in told:
+            told[found.name, text] = ""
+            output.say(f"{clock(now.isoformat(), now)} {found.name} {text}")
     for text in lines:
         output.say(text)
+
+
+def _about(found: Snapshot) -> Iterator[str]:
+    """Yield what is told once of a run as a whole."""
+    run = found.run or {}
+    yield from _words_of_run(run)
+    for step in run.get("left_out") or ():
+        yield f"{name_of(step)} left out: {clean(step.get('why'))}"
 
 
 _NODE = -1
@@ -172,7 +239,7 @@ _NODE = -1
 
 
 def _line(found: Snapshot, attempt: dict[str, Any], now: datetime.datetime) -> str:
-    row = _row([attempt], now)
+    row = _row([attempt], now, found.name)
     tries = f"attempt {row.tries}" if row.tries else ""
     at = attempt["finished_at"]
     if at is None:

@@ -60,8 +60,12 @@ def test_from_enroll_to_active_and_back(api, service):
     assert shown["deploy_step"]["step"] == "wait_for_agent"
     assert shown["driver_internal_info"]["deploy_step_index"] == 1
     assert "deploy_step" not in api.get("/v1/nodes/n1", version=43).body
-    (run,) = api.get("/v1/nodes/n1/runs").body["runs"]
+    run, *before = api.get("/v1/nodes/n1/runs").body["runs"]
     assert (run["state"], run["flow"]) == ("waiting", "deploy")
+    assert [(one["flow"], one["outcome"]) for one in before] == [
+        ("clean", "success"),
+        ("verify", "success"),
+    ]
 
     token = looked_up(api)
     assert len(token) >= 32
@@ -71,7 +75,7 @@ def test_from_enroll_to_active_and_back(api, service):
     shown = api.get("/v1/nodes/n1").body
     assert shown["deploy_step"] is None
     assert shown["target_provision_state"] is None
-    (run,) = api.get("/v1/nodes/n1/runs").body["runs"]
+    run = api.get("/v1/nodes/n1/runs").body["runs"][0]
     assert (run["state"], run["outcome"], run["error"]) == ("finished", "success", None)
     steps = [(a["interface"], a["step"], a["outcome"]) for a in run["attempts"]]
     assert ("vendor", "wait_for_agent", "success") in steps
@@ -272,4 +276,5 @@ def test_steps_of_a_node(api, node):
         "abortable": True,
         "repeatable": False,
         "source": "driver",
+        "forbidden": False,
     }

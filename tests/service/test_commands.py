@@ -35,11 +35,11 @@ def test_a_node_through_its_life(run):
     run("node", "create", "--driver", "nope", code=2)
     run("port", "create", "52:54:00:00:00:01", "--node", "one")
     assert "52:54:00:00:00:01" in run("port", "list", "--node", "one")
+    run("node", "watch", "one", code=3)
     assert "one is manageable" in run("node", "manage", "one", "--wait")
     assert "one is available" in run("node", "provide", "one", "--wait")
     run("node", "validate", "one")
     assert "wait_for_agent" in run("node", "steps", "one")
-    run("node", "watch", "one", code=3)
 
     poll = [{"interface": "deploy", "step": "poll", "priority": 50, "args": {"seconds": 0.5}}]
     told = run("node", "deploy", "one", "--wait", "--deploy-steps", json.dumps(poll))

@@ -9,13 +9,14 @@ import sqlalchemy as sa
 
 from deploysteps.db import locks, nodes
 from deploysteps.db.models import StepAttempt, StepRun
+from deploysteps.steps import FLOWS
 from tests.support_api import Api, Recording
 from tests.support_sql import counting
 
 BEGAN = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
 
 
-def run_of(database, node, number, *, states=(), **values):
+def run_of(database, node, number, *, states=(), owner=None, **values):
     """Insert a run whose attempts have these states."""
 
     def work(connection):
@@ -39,7 +40,9 @@ def run_of(database, node, number, *, states=(), **values):
                 "state": state,
                 "conductor": "c1",
                 "started_at": BEGAN,
-                "progress": {"percent": 5, "password": "hunter2"},
+                "progress": {"percent": 5, "text": "see http://me:hunter2@bmc/"},
+                "owner": owner,
+                "reboot": None if owner is None else True,
             }
             connection.execute(sa.insert(StepAttempt).values(attempt))
         return row["uuid"]
@@ -66,13 +69,17 @@ def test_the_state_of_a_run_follows_its_attempts(api, sqlite, node, values, stat
 
 @pytest.mark.parametrize("version", [None, 1, 43, 115])
 def test_a_run_is_shown_with_its_attempts_at_every_version(api, sqlite, node, version):
-    run_of(sqlite, node, 1, states=("waiting",), requested_by="me", error="why")
+    run_of(sqlite, node, 1, states=("waiting",), owner="agent", requested_by="me", error="why")
     (run,) = api.get(f"/v1/nodes/{node.uuid}/runs", version=version).body["runs"]
     assert run == {
         "uuid": "00000000-0000-0000-0000-000000000001",
         "flow": "deploy",
         "state": "waiting",
+        "mechanism": "steps",
+        "resumes": None,
         "requested_by": "me",
+        "request": None,
+        "left_out": [],
         "started_at": "2026-11-30T12:00:00.000000+00:00",
         "finished_at": None,
         "outcome": None,
@@ -88,10 +95,52 @@ def test_a_run_is_shown_with_its_attempts_at_every_version(api, sqlite, node, ve
                 "finished_at": None,
                 "outcome": None,
                 "error": None,
-                "progress": {"percent": 5, "password": "******"},
+                "progress": {"percent": 5, "text": "see http://******@bmc/"},
+                "waits_for": "agent",
+                "reboot": True,
             }
         ],
     }
+
+
+SECRET = {"word": {"description": "d", "secret": True}}
+
+
+def test_what_was_asked_for_is_told_without_its_secrets(api, sqlite, node):
+    """F77: a request does not say which of its arguments are secret; the plan does."""
+    args = {"word": "hunter2", "text": "x", "password": "hunter2"}
+    known = {"interface": "vendor", "step": "say", "args": args}
+    unknown = {"interface": "vendor", "step": "nobody_knows", "args": {"word": "hunter2"}}
+    left = {"interface": "bios", "step": "x", "priority": 0, "source": "driver", "why": "disabled"}
+    run_of(
+        sqlite,
+        node,
+        1,
+        request={
+            "layers": [{"source": "request", "steps": [known, unknown]}],
+            "runbook": "CUSTOM_X",
+            "disable_ramdisk": True,
+        },
+        plan=[{**known, "argsinfo": SECRET}],
+        left_out=[left],
+        mechanism="deploy",
+        resumes="another",
+    )
+    answer = api.get("/v1/nodes/n1/runs")
+    (run,) = answer.body["runs"]
+    shown = {"word": "******", "text": "x", "password": "******"}
+    steps = [{**known, "args": shown}, {**unknown, "args": {"word": "******"}}]
+    assert run["request"] == {
+        "layers": [{"source": "request", "steps": steps}],
+        "runbook": "CUSTOM_X",
+        "disable_ramdisk": True,
+    }
+    assert (run["left_out"], run["mechanism"], run["resumes"]) == ([left], "deploy", "another")
+    assert "hunter2" not in answer.text
+    assert "plan" not in run
+    answer = api.get("/v1/nodes/n1/runs?plan=true")
+    assert answer.body["runs"][0]["plan"] == [{**known, "args": shown, "argsinfo": SECRET}]
+    assert "hunter2" not in answer.text
 
 
 def test_runs_are_paged_newest_first_and_are_of_this_node_only(api, sqlite, node):
@@ -106,7 +155,7 @@ def test_runs_are_paged_newest_first_and_are_of_this_node_only(api, sqlite, node
     assert found == uuids[::-1]
     assert api.get(f"/v1/nodes/n1/runs?marker={foreign}").status == 404
     assert api.get("/v1/nodes/n1/runs?marker=zzz").status == 404
-    for wrong in ("sort_key=id", "limit=-1", "zzz=1", "marker=%00"):
+    for wrong in ("sort_key=id", "limit=-1", "zzz=1", "marker=%00", "plan=x"):
         assert api.get(f"/v1/nodes/n1/runs?{wrong}").status == 400
 
 
@@ -135,8 +184,12 @@ def test_steps_are_shown_at_every_version(conf, sqlite, node, version):
         "repeatable": False,
         "source": "driver",
     }
-    api = Api(conf, sqlite, Recording(get_node_steps=[step]))
-    assert api.get(f"/v1/nodes/{node.uuid}/steps", version=version).body == {"steps": [step]}
+    conductor = Recording(get_node_steps=[step])
+    api = Api(conf, sqlite, conductor)
+    for query, flow in (("", "deploy"), *((f"?flow={name}", name) for name in FLOWS)):
+        answer = api.get(f"/v1/nodes/{node.uuid}/steps{query}", version=version)
+        assert answer.body == {"steps": [step]}
+        assert conductor.calls.pop() == ("get_node_steps", (node.uuid, flow), {})
 
 
 def test_validation_tells_of_the_interfaces_that_the_field_tells_of(conf, sqlite, node):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploysteps import states
-from deploysteps.api import schemas, versions
-from deploysteps.db import conductors, nodes
+from deploysteps import releases, states
+from deploysteps.api import middleware, schemas, versions
+from deploysteps.db import conductors, nodes, runbooks, templates
 from tests.support_api import Api, Recording
 
 SEEN = json.loads(
@@ -133,14 +133,18 @@ def test_an_endpoint_newer_than_the_request_is_not_found(api, path):
         assert api(method, path, version=first).status == 200
 
 
+ORDERED = [{"interface": "bios", "step": "x"}]
+NEEDED = {"clean": {"clean_steps": ORDERED}, "service": {"service_steps": ORDERED}}
+"""What a target cannot do without."""
+
+
 @pytest.mark.parametrize(("target", "first"), versions.TARGETS.items())
 def test_a_target_is_taken_from_its_version_on(api, node, conductor, target, first):
     """F84, for verbs. What is not built is 400 once it is known, and says so."""
     for version in around(first):
         conductor.calls.clear()
-        answer = api.put(
-            f"/v1/nodes/{node.uuid}/states/provision", {"target": target}, version=version
-        )
+        body = {"target": target, **NEEDED.get(target, {})}
+        answer = api.put(f"/v1/nodes/{node.uuid}/states/provision", body, version=version)
         if version < first:
             assert answer.status == 406
         elif target in states.VERBS:
@@ -227,3 +231,120 @@ def test_deploy_entries_of_driver_internal_info_are_shown_at_every_version(api, 
         info = api.get(f"/v1/nodes/{node.uuid}", version=version).body["driver_internal_info"]
         assert info["deploy_steps"] == [{"step": "a"}]
         assert info["deploy_step_index"] == 0
+
+
+MEMBERS = [
+    pytest.param(member, target, first, id=f"{member}-{target}")
+    for member, targets in versions.PROVISION_MEMBERS.items()
+    for target, first in targets.items()
+    if target in states.VERBS and member != "configdrive"
+]
+VALUES = {
+    "deploy_steps": [{"interface": "bios", "step": "x", "args": {}, "priority": 1}],
+    "clean_steps": ORDERED,
+    "service_steps": ORDERED,
+    "runbook": "CUSTOM_R",
+    "disable_ramdisk": True,
+    "resume": True,
+    "resume_after": True,
+}
+
+
+@pytest.mark.parametrize(("member", "target", "first"), MEMBERS)
+def test_a_member_of_a_provision_request_is_taken_from_its_version_on(
+    api, sqlite, node, member, target, first
+):
+    """F84: at v-1, v and v+1; a value that says nothing is taken at every version."""
+    runbooks.insert(sqlite, {"name": "CUSTOM_R", "steps": []})
+    path, known = f"/v1/nodes/{node.uuid}/states/provision", versions.TARGETS[target]
+    needed = NEEDED.get(target, {}) if member == "disable_ramdisk" else {}
+    for version in around(first):
+        body = {"target": target, **needed, member: VALUES[member]}
+        answer = api.put(path, body, version=version)
+        assert answer.status == (202 if version >= max(first, known) else 406), answer
+        empty = {"target": target, **NEEDED.get(target, {}), member: None}
+        if member not in NEEDED.get(target, {}):
+            status = api.put(path, empty, version=version).status
+            assert status == (202 if version >= known else 406)
+
+
+SAVED = {
+    "deploy_templates": versions.DEPLOY_TEMPLATE_FIELDS,
+    "runbooks": versions.RUNBOOK_FIELDS,
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "field"), [(place, field) for place, fields in SAVED.items() for field in fields]
+)
+def test_a_field_of_templates_and_runbooks_is_there_from_its_version_on(conf, sqlite, place, field):
+    """F84."""
+    kind = {"deploy_templates": templates, "runbooks": runbooks}[place]
+    kind.insert(sqlite, {"name": "CUSTOM_A", "steps": []})
+    api = Api(conf, sqlite, Recording(get_secret_arguments={}))
+    for version in around(SAVED[place][field]):
+        there = version >= SAVED[place][field]
+        shown = api.get(f"/v1/{place}/CUSTOM_A", version=version)
+        listed = api.get(f"/v1/{place}?detail=True", version=version)
+        asked = api.get(f"/v1/{place}/CUSTOM_A?fields={field}", version=version)
+        if version < versions.ENDPOINTS[place]:
+            assert (shown.status, listed.status, asked.status) == (404, 404, 404)
+            continue
+        assert (field in shown.body) == (field in listed.body[place][0]) == there
+        assert asked.status == (200 if there else 406)
+        if there:
+            assert set(asked.body) == {field, "links"}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize("place", SAVED)
+def test_templates_and_runbooks_are_not_found_before_their_version(api, method, place):
+    first = versions.ENDPOINTS[place]
+    path = f"/v1/{place}" if method in ("GET", "POST") else f"/v1/{place}/CUSTOM_A"
+    assert api(method, path, [], version=first - 1).status == 404
+    assert api(method, path, [], version=first).status in (200, 400, 404)
+
+
+@pytest.mark.parametrize(("version", "status"), [(36, 406), (37, 200), (38, 200)])
+def test_traits_are_not_acceptable_before_their_version(api, node, version, status):
+    """F84; the field says 406 here, and not 404."""
+    path = f"/v1/nodes/{node.uuid}/traits"
+    done = 204 if status == 200 else status
+    assert api.get(path, version=version).status == status
+    assert api.put(path, {"traits": []}, version=version).status == done
+    assert api.delete(path, version=version).status == done
+    assert api.put(f"{path}/CUSTOM_A", version=version).status == done
+    assert api.delete(f"{path}/CUSTOM_A", version=version).status == done
+
+
+# --- a process that is pinned to an older release --------------------------------------------
+
+
+@pytest.mark.parametrize(("pin", "release"), [*releases.RELEASES.items(), (None, None)])
+def test_the_newest_version_is_that_of_the_pin(conf, sqlite, node, pin, release):
+    newest = versions.MAX if release is None else release.api
+    conf.set_override("pin_release_version", pin)
+    api = Api(conf, sqlite, Recording())
+    for path, of in (("/", lambda b: b["default_version"]), ("/v1", lambda b: b["version"])):
+        assert of(api.get(path, version=None).body)["version"] == f"1.{newest}"
+    latest = api.get("/v1/nodes/n1", version=None, headers={middleware.HEADER: "latest"})
+    assert latest.headers[middleware.HEADER.lower()] == f"1.{newest}"
+    assert latest.headers[middleware.MAX_HEADER.lower()] == f"1.{newest}"
+    assert ("deploy_step" in latest.body) == (newest >= 44)
+    assert api.get("/v1/nodes/n1", version=newest).status == 200
+    refused = api.get("/v1/nodes/n1", version=newest + 1)
+    assert refused.status == 406
+    assert refused.headers[middleware.MAX_HEADER.lower()] == f"1.{newest}"
+    assert f"[1.1, 1.{newest}]" in refused.text
+
+
+def test_the_oldest_release_is_one_that_does_not_know_deploy_steps(conf, sqlite, node):
+    """The specification: pinned below, nobody sees ``deploy_step`` or sends steps."""
+    conf.set_override("pin_release_version", next(iter(releases.RELEASES)))
+    api = Api(conf, sqlite, Recording())
+    body = api.get("/v1/nodes/n1", version=43).body
+    assert "deploy_step" not in body and "traits" in body
+    assert api.get("/v1/nodes/n1?fields=deploy_step", version=43).status == 406
+    asked = {"target": "active", "deploy_steps": VALUES["deploy_steps"]}
+    assert api.put("/v1/nodes/n1/states/provision", asked, version=43).status == 406
+    assert api.get("/v1/deploy_templates", version=43).status == 404

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from deploysteps.cli.app import cli
 
+UUID = "5d1a5b2c-6f1a-4b8a-9d51-000000000001"
+
 
 class Stub:
     """A service that answers as it is told and remembers what it was asked."""
@@ -127,7 +129,7 @@ def failing(run):
 
 def node(state="available", **more):
     return {
-        "uuid": "5d1a5b2c-6f1a-4b8a-9d51-000000000001",
+        "uuid": UUID,
         "name": "node-1",
         "driver": "fake-hardware",
         "provision_state": state,
@@ -168,6 +170,23 @@ def step_run(*attempts, outcome=None, **more):
         "error": None if outcome in (None, "success") else "deploy.deploy failed: because",
         "attempts": list(attempts),
     } | more
+
+
+@pytest.fixture
+def follows(stub):
+    """The node (called n) goes through these (node, run) pairs, one at each look.
+
+    ``before``: the node before it is asked for anything.
+    """
+
+    def script(*pairs, before=None):
+        looks = [node for node, _ in pairs]
+        stub.on("GET", "/v1/nodes/n/runs", {"runs": []})
+        stub.on("GET", "/v1/nodes/n", *([before] if before else []), *looks)
+        runs = ({"runs": [run] if run else []} for _, run in pairs)
+        stub.on("GET", f"/v1/nodes/{UUID}/runs", *runs)
+
+    return script
 
 
 @pytest.fixture

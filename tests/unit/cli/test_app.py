@@ -43,6 +43,13 @@ def test_the_commands_of_the_issue_are_there():
         *(f"node {verb}" for verb in ("create", "list", "show", "deploy", "watch", "runs")),
         *(f"node {verb}" for verb in ("manage", "provide", "undeploy", "rebuild", "abort")),
         *(f"node {verb}" for verb in ("steps", "power", "maintenance", "delete", "validate")),
+        *(f"node {verb}" for verb in ("clean", "service", "unhold", "resume", "plan", "unlock")),
+        *(f"node traits {verb}" for verb in ("list", "add", "set", "remove", "clear")),
+        *(
+            f"{kind} {verb}"
+            for kind in ("template", "runbook")
+            for verb in ("create", "list", "show", "set", "delete")
+        ),
         "port create",
         "port list",
         "driver list",

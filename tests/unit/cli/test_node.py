@@ -1,30 +1,13 @@
 import json
-import re
 
 import pytest
 
 from deploysteps import states, steps
 from deploysteps.cli import waiting, watch
 from deploysteps.cli.errors import ExitCode
+from tests.unit.cli.conftest import UUID
 
-UUID = "5d1a5b2c-6f1a-4b8a-9d51-000000000001"
 PROVISION = f"/v1/nodes/{UUID}/states/provision"
-
-
-@pytest.fixture
-def follows(stub):
-    """The node (called n) goes through these (node, run) pairs, one at each look."""
-
-    def script(*pairs):
-        for name in ("n", UUID):
-            stub.on("GET", f"/v1/nodes/{name}", *(node for node, _ in pairs))
-            stub.on(
-                "GET",
-                f"/v1/nodes/{name}/runs",
-                *({"runs": [run] if run else []} for _, run in pairs),
-            )
-
-    return script
 
 
 def test_create_sends_what_was_given_and_no_more(stub, ok, made):
@@ -149,6 +132,7 @@ def test_validate_fails_when_an_interface_does(stub, ok, run):
         ("abort", "abort"),
         ("deploy", "active"),
         ("rebuild", "rebuild"),
+        ("unhold", "unhold"),
     ],
 )
 def test_verbs_ask_and_return(stub, ok, made, verb, target):
@@ -160,18 +144,32 @@ def test_verbs_ask_and_return(stub, ok, made, verb, target):
 
 
 @pytest.mark.parametrize(
-    ("event", "state"),
+    ("event", "state", "target", "wanted"),
     [
-        (states.MANAGE, "manageable"),
-        (states.PROVIDE, "available"),
-        (states.DEPLOY, "active"),
-        (states.REBUILD, "active"),
-        (states.DELETE, "available"),
-        (states.ABORT, "deploy failed"),
+        (states.MANAGE, "enroll", None, "manageable"),
+        (states.MANAGE, "clean failed", "manageable", "manageable"),
+        (states.PROVIDE, "manageable", None, "available"),
+        (states.CLEAN, "manageable", None, "manageable"),
+        (states.DEPLOY, "available", None, "active"),
+        (states.REBUILD, "active", None, "active"),
+        (states.SERVICE, "active", None, "active"),
+        (states.DELETE, "active", None, "available"),
+        (states.DELETE, "service hold", "active", "available"),
+        (states.ABORT, "wait call-back", "active", "deploy failed"),
+        (states.ABORT, "clean wait", "manageable", "clean failed"),
+        (states.ABORT, "servicing", "active", "service failed"),
+        (states.ABORT, "verifying", "manageable", "enroll"),
+        (states.UNHOLD, "deploy hold", "active", "active"),
+        (states.UNHOLD, "clean hold", "manageable", "manageable"),
+        (states.UNHOLD, "clean hold", "available", "available"),
+        # without the node's state, or when it has moved on meanwhile
+        (states.MANAGE, None, None, "manageable"),
+        (states.PROVIDE, None, None, "available"),
+        (states.DEPLOY, "active", None, "active"),
     ],
 )
-def test_where_a_verb_leads_is_read_from_the_state_table(event, state):
-    assert waiting.goal(event) == state
+def test_where_a_verb_leads_is_read_from_the_state_table(event, state, target, wanted):
+    assert waiting.goal(event, state, target) == wanted
 
 
 STEPS = [{"interface": "deploy", "step": "deploy", "priority": 0, "args": {}}]
@@ -211,6 +209,7 @@ def test_deploy_waits_and_tells_each_change(stub, ok, made, follows):
         (made.node("wait call-back"), made.run(erase, made.attempt("deploy.write", "waiting"))),
         (made.node("wait call-back"), made.run(erase, made.attempt("deploy.write", "waiting"))),
         (made.node("active"), made.run(erase, write, outcome="success")),
+        before=made.node("available"),
     )
     lines = ok("node", "deploy", "n", "--wait").stdout.splitlines()
     begun, ended = (watch.clock(f"2026-01-02T03:04:0{second}+00:00") for second in (5, 7))
@@ -225,42 +224,6 @@ def test_deploy_waits_and_tells_each_change(stub, ok, made, follows):
     ]
     # What has ended is told with its own time, not with that of the look.
     assert lines[2].startswith(f"{ended} node-1") and lines[5].startswith(f"{ended} node-1")
-
-
-def test_a_state_is_told_with_its_own_time(ok, made, follows):
-    changed = "2026-01-02T03:04:08+00:00"
-    run = made.run(made.attempt("deploy.deploy"), outcome="success")
-    follows((made.node("active", provision_updated_at=changed), run))
-    last = ok("node", "watch", "n").stdout.splitlines()[-1]
-    assert last == f"{watch.clock(changed)} node-1 is active"
-
-
-def test_a_state_that_is_older_than_what_ended_in_it_comes_first(ok, made, follows):
-    """The node is read before its run, which may have ended meanwhile."""
-    run = made.run(made.attempt("deploy.deploy"), outcome="success")
-    follows(
-        (made.node("deploying", provision_updated_at="2026-01-02T03:04:06+00:00"), run),
-        (made.node("active", provision_updated_at="2026-01-02T03:04:08+00:00"), run),
-    )
-    lines = ok("node", "watch", "n").stdout.splitlines()
-    assert [line.partition("node-1 ")[2] for line in lines] == [
-        "is deploying",
-        "deploy.deploy success after 2.5 s",
-        "is active",
-    ]
-
-
-def test_a_failure_is_told_once_and_not_of_the_attempt_that_went_well(ok, made, follows):
-    error = "deploy.write failed: disk is dead (attempt 1, after 2.5 s)"
-    bad = made.attempt("deploy.write", outcome="failed", error=error)
-    good = made.attempt("deploy.write", number=2)
-    follows((made.node("active"), made.run(bad, good, outcome="success")))
-    told = ok("node", "watch", "n").stdout.splitlines()
-    assert [line.partition("node-1 ")[2] for line in told] == [
-        error,
-        "deploy.write success (attempt 2) after 2.5 s",
-        "is active",
-    ]
 
 
 def test_deploy_that_fails_says_why(stub, run, made, follows):
@@ -281,7 +244,8 @@ def test_deploy_that_fails_says_why(stub, run, made, follows):
     assert "'deploy failed', not 'active': deploy.write failed: disk is dead" in result.stderr
 
 
-def test_deploy_refused_is_told_at_once(stub, failing):
+def test_deploy_refused_is_told_at_once(stub, failing, made, follows):
+    follows((made.node(), None))
     stub.on_error("PUT", "/v1/nodes/n/states/provision", 409, "Node n is locked by host c1")
     code, line = failing("node", "deploy", "n", "--wait")
     assert code == ExitCode.CONFLICT and "locked by host c1" in line
@@ -348,88 +312,6 @@ def test_waiting_has_a_limit(stub, run, made, follows):
     result = run("node", "deploy", "n", "--wait", "--timeout", "0.01")
     assert result.exit_code == ExitCode.CONFLICT
     assert "still going on" in result.stderr
-
-
-def test_watch_ends_with_the_run(ok, made, follows):
-    run = made.run(made.attempt("deploy.deploy"), outcome="success")
-    follows((made.node("active"), run))
-    assert "deploy.deploy success" in ok("node", "watch", "n").stdout
-    told = json.loads(ok("node", "watch", "n", "--json").stdout)
-    assert told["run"]["outcome"] == "success"
-
-
-def test_watch_of_a_failed_run_fails(run, made, follows):
-    follows((made.node("deploy failed"), made.run(outcome="aborted")))
-    result = run("node", "watch", "n")
-    assert result.exit_code == 1 and "ended: aborted" in result.stderr
-
-
-def test_watch_without_a_run(run, made, follows):
-    follows((made.node(), None))
-    result = run("node", "watch", "n")
-    assert result.exit_code == ExitCode.NOT_FOUND and "node deploy node-1" in result.stderr
-
-
-def test_watch_stays_with_its_run_when_another_begins(ok, made, follows, stub):
-    first = made.run(outcome="success")
-    second = made.run(uuid="another")
-    follows((made.node("deploying"), made.run()), (made.node("active"), first))
-    stub.on(
-        "GET",
-        f"/v1/nodes/{UUID}/runs",
-        {"runs": [made.run()]},
-        {"runs": [second, first]},
-    )
-    assert json.loads(ok("node", "watch", "n", "--json").stdout)["run"]["uuid"] == first["uuid"]
-
-
-def test_watch_waits_for_a_service_that_is_restarted(stub, run, made, follows):
-    follows(
-        (made.node("deploying"), made.run()),
-        (made.node("active"), made.run(outcome="success")),
-    )
-    listed = stub.answers["GET", "/v1/nodes/n"]
-    listed[1:1] = [(200, ConnectionError)] * 3
-    result = run("node", "watch", "n")
-    away, back = result.stderr.splitlines()
-    assert result.exit_code == 0
-    assert "trying again" in away and back == "the service is back"
-
-
-def test_watch_gives_up_on_a_service_that_never_was(stub, failing):
-    stub.on("GET", "/v1/nodes/n", ConnectionError)
-    assert failing("node", "watch", "n")[0] == ExitCode.UNREACHABLE
-
-
-def test_watch_loses_patience(stub, run, made, follows, monkeypatch):
-    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
-    follows((made.node("deploying"), made.run()))
-    stub.answers["GET", "/v1/nodes/n"].append((200, ConnectionError))
-    assert run("node", "watch", "n").exit_code == ExitCode.UNREACHABLE
-
-
-def test_runs_and_steps(stub, ok, made):
-    stub.on("GET", "/v1/nodes/n/runs", {"runs": [made.run(outcome="failed")]})
-    head, row = ok("node", "runs", "n").stdout.splitlines()
-    assert head.split() == ["UUID", "FLOW", "OUTCOME", "STARTED", "DURATION", "ERROR"]
-    started = watch.clock("2026-01-02T03:04:05+00:00")
-    assert f"failed   {started}  60.0 s    deploy.deploy failed: because" in row
-    stub.on("GET", "/v1/nodes/n/runs", {"runs": [made.run()]})
-    assert re.search(r"deploy  running  .* \d+\.\d s", ok("node", "runs", "n").stdout)
-    offered = {
-        "interface": "raid",
-        "step": "create",
-        "flow": "deploy",
-        "priority": 5,
-        "default_priority": 0,
-        "argsinfo": None,
-        "abortable": True,
-        "repeatable": False,
-        "source": "driver",
-    }
-    stub.on("GET", "/v1/nodes/n/steps", {"steps": [offered]})
-    assert "raid" in ok("node", "steps", "n").stdout
-    assert json.loads(ok("node", "steps", "n", "--json").stdout) == [offered]
 
 
 def test_power(stub, ok, failing):

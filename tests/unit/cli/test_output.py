@@ -53,7 +53,7 @@ def test_rows_of_a_run(made):
         made.attempt("deploy.prepare"),
         made.attempt("raid.a", outcome="failed", error="oops"),
         made.attempt("raid.a", number=2),
-        made.attempt("deploy.b", "waiting", progress="40 %"),
+        made.attempt("deploy.b", "waiting", progress={"percent": 40, "text": "writing"}),
     )
     assert watch.rows(Snapshot(node, run), now)[1].note == ""
     listed = watch.rows(Snapshot(node, run), now)
@@ -63,7 +63,7 @@ def test_rows_of_a_run(made):
         ("deploy.b", "waiting", ""),
         ("boot.c", "planned", ""),
     ]
-    assert listed[2].took == "10.0 s" and listed[2].note == "40 %"
+    assert listed[2].took == "10.0 s" and listed[2].note == "40 % writing"
 
 
 def test_the_last_failure_is_shown_while_a_step_is_tried_again(made):

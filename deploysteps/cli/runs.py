@@ -1,0 +1,185 @@
+"""``deploysteps node``: what goes on with a machine, what was, and what would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from deploysteps.cli import watch
+from deploysteps.cli.app import Command, State, pass_state
+from deploysteps.cli.client import node_path
+from deploysteps.cli.errors import CommandError, ExitCode
+from deploysteps.cli.params import by_runbook, given, steps_option
+from deploysteps.cli.provision import follow
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE
+
+flow_option = click.option(
+    "--flow", type=click.Choice(list(FLOWS)), help="The kind of run; by default deploy."
+)
+
+
+@click.command("watch", cls=Command)
+@click.argument("node")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.05), default=1, show_default=True, help="Seconds."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seconds to watch at most (exit 4); 0: no limit.",
+)
+@pass_state
+def watch_(state: State, node: str, interval: float, timeout: float) -> None:
+    """Show the steps of the node's run until it ends; exit 1 when it failed.
+
+    When nothing goes on, the last run is shown. A service that is restarted
+    meanwhile is waited for.
+    """
+    last = follow(state, node, timeout, interval)
+    if last.run is None:
+        raise CommandError(
+            f"node {last.name} has no run yet; `deploysteps node deploy {last.name}` starts one",
+            ExitCode.NOT_FOUND,
+        )
+    if last.run["outcome"] != "success":
+        raise CommandError(
+            f"the {last.run['flow']} run of node {last.name} ended: {last.run['outcome']}: "
+            f"{last.run['error']}"
+        )
+
+
+@click.command("runs", cls=Command)
+@click.argument("node")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@pass_state
+def runs(state: State, node: str, limit: int) -> None:
+    """List the node's runs, newest first; --json shows every attempt of every step."""
+    found = state.client.list(node_path(node, "runs"), "runs", limit, limit=limit)
+    columns = ("uuid", "flow", "outcome", "started", "duration", "note")
+    rows = [
+        (
+            run["uuid"],
+            run["flow"],
+            run["outcome"] or watch.word_of_run(run),
+            watch.clock(run["started_at"]),
+            watch.duration(run["started_at"], run["finished_at"]),
+            "; ".join(_notes(node, run)),
+        )
+        for run in found
+    ]
+    state.output.rows(columns, rows, found, f"node {node} has no run yet")
+
+
+def _notes(node: str, run: Mapping[str, Any]) -> Iterable[str]:
+    if run.get("resumes"):
+        yield f"goes on with {run['resumes']}"
+    if run["error"]:
+        yield run["error"]
+    attempts = run["attempts"]
+    if run["finished_at"] is None and attempts:
+        last = attempts[-1]
+        told = watch.note_of(last, node)
+        yield f"{last['interface']}.{last['step']}{told and f': {told}'}"
+    if run.get("left_out"):
+        yield f"left out: {', '.join(map(watch.name_of, run['left_out']))}"
+
+
+@click.command("steps", cls=Command)
+@click.argument("node")
+@flow_option
+@pass_state
+def steps(state: State, node: str, flow: str | None) -> None:
+    """List the steps that the node offers.
+
+    They are those of a kind of run, by default of a deployment; priority 0 runs
+    only when somebody asks for it.
+    """
+    found = state.client.get(node_path(node, "steps"), flow=flow)["steps"]
+    columns = ("interface", "step", "priority", "abortable", "repeatable", "source", "forbidden")
+    rows = [[step.get(name) for name in columns] for step in found]
+    state.output.rows(columns, rows, found, f"node {node} offers no {flow or 'deploy'} steps")
+
+
+@click.command("plan", cls=Command)
+@click.argument("node")
+@flow_option
+@steps_option(DEPLOY)
+@steps_option(CLEAN)
+@steps_option(SERVICE)
+@by_runbook
+@pass_state
+def plan(state: State, /, node: str, flow: str | None, **more: Any) -> None:
+    """Show what a run would do, without running it.
+
+    Exit 1 when it would be refused. First the steps in the order in which they
+    would run, then those that are left out and why, then those that nobody
+    knows before the machine's agent is up.
+    """
+    asked = given(more)
+    named = [name for name, f in _FLOW_OF.items() if f in asked]
+    if flow is None and named:
+        flow = named[0]
+    body = asked | ({"flow": flow} if flow else {})
+    found = state.client.post(node_path(node, "plan"), body)
+    if state.as_json:
+        state.output.data(found)
+    else:
+        _show_plan(state, found)
+    if found["problem"]:
+        raise CommandError(
+            f"a {found['flow']} run of node {node} would be refused: {found['problem']}"
+        )
+
+
+_FLOW_OF = {flow.name: flow.list_field for flow in (DEPLOY, CLEAN, SERVICE)}
+
+
+def _show_plan(state: State, found: Mapping[str, Any]) -> None:
+    out = state.output
+    listed = [
+        (number, watch.name_of(step), step["priority"], step["source"], _replaced(step))
+        for number, step in enumerate(found["steps"], 1)
+    ]
+    columns = ("order", "step", "priority", "source", "replaced")
+    note = f": {found['note']}" if found.get("note") else ""
+    out.rows(columns, listed, found, f"no step would run in a {found['flow']} run{note}")
+    _section(
+        state,
+        "Left out:",
+        ("step", "priority", "source", "why"),
+        [
+            (watch.name_of(step), step.get("priority"), step.get("source"), step.get("why"))
+            for step in found["left_out"]
+        ],
+    )
+    _section(
+        state,
+        "Unknown until the machine's agent is up, and checked then:",
+        ("step", "priority", "source"),
+        [
+            (watch.name_of(step), step.get("priority"), step.get("source"))
+            for step in found["unknown"]
+        ],
+    )
+
+
+def _section(
+    state: State, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
+    if rows:
+        state.output.say("")
+        state.output.say(title)
+        state.output.rows(columns, rows, None)
+
+
+def _replaced(step: Mapping[str, Any]) -> str:
+    earlier = step.get("replaced") or ()
+    return ", ".join(f"{one.get('source')} {one.get('priority')}" for one in earlier)
+
+
+COMMANDS: tuple[click.Command, ...] = (watch_, runs, steps, plan)
+"""What ``deploysteps node`` has of this."""
