@@ -6,12 +6,12 @@ WORKERS ?= 2
 BIN = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash load bench lint format clean
+.PHONY: help demo test crash load bench docs lint format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.runs ## Watch three nodes being deployed, the service killed and started again
+demo: $(VENV)/.runs ## Watch four nodes being deployed, the service killed and started again
 	$(BIN)/deploysteps demo
 
 test: $(VENV)/.tests ## Run the test suite and measure its coverage
@@ -26,6 +26,9 @@ load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service
 bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/.tests ## Build the documentation into doc/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W -n --keep-going -q -b html doc doc/_build/html
+
 lint: $(VENV)/.tests ## Check style, types and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,14 +40,14 @@ format: $(VENV)/.tests ## Put the code in the house's form
 	$(BIN)/ruff format .
 
 clean: ## Remove what make and the tests made
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) build dist doc/_build *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 
 # A stamp is older than what it was made from, or the environment is as it was.
-$(VENV)/.runs: setup.cfg pyproject.toml
+$(VENV)/.runs: setup.cfg pyproject.toml examples/rackserver/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e examples/rackserver
 	touch $@
 
 $(VENV)/.tests: $(VENV)/.runs

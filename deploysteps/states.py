@@ -301,9 +301,14 @@ def good_end(running: str, target: str | None) -> str:
     return event if event in (DONE, KEPT) else DONE
 
 
+def may(current: str, event: str) -> bool:
+    """Tell whether people may ask for ``event`` in ``current``: of work that goes on, only an end."""
+    return can(current, event) and (event == ABORT or current not in TRANSIENT_STATES)
+
+
 def verbs(current: str) -> list[str]:
     """Return what people may ask for in ``current``, by the words of the API."""
-    return [verb for verb, event in VERBS.items() if can(current, event)]
+    return [verb for verb, event in VERBS.items() if may(current, event)]
 
 
 STABLE_STATES = of_kind(Kind.STABLE)

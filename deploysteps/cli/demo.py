@@ -1,4 +1,8 @@
-"""``deploysteps demo``: the whole thing in half a minute, with a power cut in the middle."""
+"""``deploysteps demo``: the whole thing in half a minute, with a power cut in the middle.
+
+The fake machines are always there. The rack server of ``examples/rackserver`` is
+deployed beside them when its driver is installed.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,9 @@ from deploysteps.cli.errors import CommandError
 from deploysteps.cli.local_service import LocalService
 from deploysteps.cli.output import Output
 from deploysteps.cli.simulated_agent import SimulatedAgent
+from deploysteps.drivers import discovery
 
 SETTINGS: dict[str, dict[str, object]] = {
-    "DEFAULT": {"enabled_hardware_types": "fake-hardware"},
     "api": {"ramdisk_heartbeat_timeout": 4},
     "conductor": {"recovery_interval": 1, "step_poll_interval": 0.5},
 }
@@ -56,6 +60,27 @@ class Machine:
     """Fake steps that take longer than the others."""
     boots_late: bool = False
     """Its agent comes up only after the power cut."""
+    cleaned_by_agent: bool = False
+    """Its agent is needed for its cleaning already."""
+    driver: str = "fake-hardware"
+    own: tuple[str, ...] = ("deploy.deploy",)
+    """The driver's steps that run without being asked for, with a priority of 100 or less."""
+    first: tuple[str, ...] = ()
+    """Those of the request that run before them."""
+
+    @property
+    def planned(self) -> list[str]:
+        """The steps in the order in which they have to run."""
+        if self.first:
+            return [*self.first, *self.own]
+        return [*self.own, *map(_name, self.steps)]
+
+    def driver_info(self, folder: Path) -> dict[str, Any]:
+        """Return what the driver has to know; what it keeps is in ``folder``."""
+        if self.driver == RACKSERVER:
+            address = f"sim://{folder / self.name}.json"
+            return {"rackserver_address": address, "rackserver_password": "demo"}
+        return {"fake_delay": {"deploy.deploy": 0.5, **dict(self.delays)}}
 
 
 # The core step deploy.deploy (priority 100) runs first on each of them.
@@ -105,10 +130,46 @@ MACHINES: tuple[Machine, ...] = (
 )
 
 
+RACKSERVER = "rackserver"
+_DISKS = {"size_gb": 100, "raid_level": "1", "is_root_volume": True}
+
+RACK = Machine(
+    "rack-1",
+    "52:54:00:de:30:04",
+    (
+        _step("raid.apply_configuration", 130, raid_config={"logical_disks": [_DISKS]}),
+        _step("bios.apply_configuration", 120, settings=[{"name": "BootMode", "value": "UEFI"}]),
+        _step(
+            "firmware.update", 110, settings=[{"component": "bios", "url": "http://files/2.1.bin"}]
+        ),
+        _step("deploy.set_kernel_arguments", 70, arguments=["console=ttyS0"]),
+    ),
+    cut_in="raid.apply_configuration",
+    cut_state="waiting",
+    about="makes its disks: a job of its controller, which goes on without us",
+    cleaned_by_agent=True,
+    driver=RACKSERVER,
+    first=("raid.apply_configuration", "bios.apply_configuration", "firmware.update"),
+    own=(
+        "deploy.deploy",
+        "deploy.write_image",
+        "deploy.set_kernel_arguments",
+        "deploy.boot_instance",
+    ),
+)
+"""RAID, BIOS, firmware, image, kernel arguments: polled, rebooting and agent steps."""
+
+
+def machines() -> tuple[Machine, ...]:
+    """Return the machines that can be shown here."""
+    installed = discovery.plugins(discovery.TYPES)
+    return (*MACHINES, RACK) if RACKSERVER in installed else MACHINES
+
+
 @click.command(cls=Command)
 @pass_state
 def demo(state: State) -> None:
-    """Deploy three simulated machines, cut the power in the middle, and see nothing lost.
+    """Deploy simulated machines, cut the power in the middle, and see nothing lost.
 
     Starts a service of its own on a free port, in a temporary folder, and
     leaves nothing behind. Exit 0: everything went as it should, checked in
@@ -154,10 +215,14 @@ class Demo:
     def __init__(self, output: Output, folder: Path) -> None:
         """Prepare; :meth:`run` shows."""
         self.output = output
-        self._service = LocalService(folder, SETTINGS)
+        self._folder = folder
+        self._machines = machines()
+        drivers = ",".join(dict.fromkeys(machine.driver for machine in self._machines))
+        settings = {"DEFAULT": {"enabled_hardware_types": drivers}, **SETTINGS}
+        self._service = LocalService(folder, settings)
         self._client: Client = self._service.client
         self._agents: dict[str, SimulatedAgent] = {}
-        self._repeatable: frozenset[str] = frozenset()
+        self._repeatable: dict[str, frozenset[str]] = {}
 
     def run(self) -> dict[str, Any]:
         """Show it all.
@@ -182,7 +247,8 @@ class Demo:
                 agent.stop()
         self._check(before, after)
         took = time.monotonic() - begun
-        self._say(f"All three machines are active, after {took:.0f} s and a power cut; checked:")
+        count = len(self._machines)
+        self._say(f"All {count} machines are active, after {took:.0f} s and a power cut; checked:")
         for line in CHECKED:
             self._say(f"  - {line}")
         return {
@@ -194,27 +260,39 @@ class Demo:
         self.output.say(text)
 
     def _enrol(self) -> None:
-        for machine in MACHINES:
+        for machine in self._machines:
             made = self._client.post(
                 "/v1/nodes",
                 {
                     "name": machine.name,
-                    "driver": "fake-hardware",
-                    "driver_info": {"fake_delay": {"deploy.deploy": 0.5, **dict(machine.delays)}},
+                    "driver": machine.driver,
+                    "driver_info": machine.driver_info(self._folder),
+                    "instance_info": {"image_source": "http://images/one.img"},
                 },
             )
             self._client.post("/v1/ports", {"address": machine.address, "node_uuid": made["uuid"]})
+            agent = SimulatedAgent(self._client.endpoint, machine.address)
+            self._agents[machine.name] = agent
+            if machine.cleaned_by_agent:
+                agent.start()
             for target in ("manage", "provide"):
                 self._ask(machine.name, {"target": target})
                 self._await(machine.name, waiting.goal(states.VERBS[target]))
-            self._agents[machine.name] = SimulatedAgent(self._client.endpoint, machine.address)
-        offered = self._client.get(node_path(MACHINES[0].name, "steps"))["steps"]
-        self._repeatable = frozenset(_name(step) for step in offered if step["repeatable"])
-        self._say("Three machines are enrolled and available. Deploying them:")
-        for machine in MACHINES:
+        offered = {m.name: self._steps_of(m) for m in self._machines}
+        self._repeatable = {
+            name: frozenset(_name(step) for step in steps if step["repeatable"])
+            for name, steps in offered.items()
+        }
+        count = len(self._machines)
+        self._say(f"{count} machines are verified, cleaned and available. Deploying them:")
+        for machine in self._machines:
             self._ask(machine.name, {"target": states.ACTIVE, "deploy_steps": list(machine.steps)})
-            if not machine.boots_late:
+            if not (machine.boots_late or machine.cleaned_by_agent):
                 self._agents[machine.name].start()
+
+    def _steps_of(self, machine: Machine) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._client.get(node_path(machine.name, "steps"))["steps"]
+        return found
 
     def _ask(self, name: str, body: dict[str, Any]) -> None:
         self._client.put(node_path(name, "states", "provision"), body)
@@ -225,7 +303,7 @@ class Demo:
         waiting.judge(last, wanted)
 
     def _look(self) -> dict[str, waiting.Snapshot]:
-        return {m.name: waiting.snapshot(self._client, m.name) for m in MACHINES}
+        return {m.name: waiting.snapshot(self._client, m.name) for m in self._machines}
 
     def _until_the_middle(self, draw: Callable[[list[waiting.Snapshot]], None]) -> None:
         """Wait until each machine is in the step in which the power is to be cut."""
@@ -238,7 +316,7 @@ class Demo:
                     raise CommandError(
                         f"{name} ended before the power cut: {one.node['last_error']}"
                     )
-            if all(_is_in(found[m.name], m.cut_in, m.cut_state) for m in MACHINES):
+            if all(_is_in(found[m.name], m.cut_in, m.cut_state) for m in self._machines):
                 return
             time.sleep(_LOOK)
         where = ", ".join(f"{name} in {_current(one)}" for name, one in found.items())
@@ -247,13 +325,13 @@ class Demo:
     def _cut_the_power(self, before: dict[str, waiting.Snapshot]) -> None:
         self._say("")
         self._say("Cutting the power of the service (SIGKILL) while")
-        for machine in MACHINES:
+        for machine in self._machines:
             self._say(f"  {machine.name} {machine.about}.")
         self._service.kill()
         time.sleep(1)
         self._service.start()
         self._say(f"Started it again, as process {self._service.pid}; the runs go on:")
-        for machine in MACHINES:
+        for machine in self._machines:
             found = waiting.snapshot(self._client, machine.name)
             known = before[machine.name].run
             if found.run is None or known is None or found.run["uuid"] != known["uuid"]:
@@ -283,9 +361,9 @@ class Demo:
         :raises CommandError: naming every difference.
         """
         wrong: list[str] = []
-        for machine in MACHINES:
+        for machine in self._machines:
             pair = before[machine.name], after[machine.name]
-            wrong += differences(machine, self._repeatable, *pair)
+            wrong += differences(machine, self._repeatable[machine.name], *pair)
         if wrong:
             raise CommandError("; ".join(wrong))
 
@@ -316,7 +394,7 @@ def differences(
         yield f"{name}: the run ended as {run['outcome']}"
     attempts = run["attempts"]
     went = list(dict.fromkeys(_name(attempt) for attempt in attempts))
-    planned = ["deploy.deploy", *map(_name, machine.steps)]
+    planned = machine.planned
     if [step for step in went if step != "deploy.prepare"] != planned:
         yield f"{name}: the history has {', '.join(went)}, and the plan {', '.join(planned)}"
     for attempt in attempts:

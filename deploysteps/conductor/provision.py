@@ -305,7 +305,9 @@ def unlock(runtime: Runtime, context: Any, node_id: str, reason: str | None) -> 
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
     if node.reservation is None:
-        raise exceptions.Conflict(f"node {node.uuid} is not locked; there is nothing to break")
+        raise exceptions.InvalidParameterValue(
+            f"node {node.uuid} is not locked; there is nothing to break"
+        )
     slot = runtime.workers.reserve(operator=True)
     purpose = node.lock_purpose or "an unknown purpose"
     told = f"the lock of conductor {node.reservation} for {purpose!r} was broken" + (
@@ -351,7 +353,7 @@ def _wrong_state(node: Node, event: str) -> exceptions.InvalidStateRequested:
 def _refuse(task: TaskManager, event: str, in_maintenance: str | None = None) -> None:
     """Refuse what the state table does not have, or what maintenance forbids."""
     node = task.node
-    if not states.can(node.provision_state, event):
+    if not states.may(node.provision_state, event):
         raise _wrong_state(node, event)
     if in_maintenance and node.maintenance:
         raise exceptions.NodeInMaintenance(op=in_maintenance, node=node.uuid)

@@ -322,5 +322,5 @@ def test_a_lock_is_broken_by_the_fence_and_that_is_told(database, start):
     assert "late" not in node.driver_internal_info and node.provision_state == states.DEPLOYFAIL
     told = [(entry.event_type, entry.event) for entry in nodes.history_of(database, node.id)]
     assert any(kind == "lock broken" and "it hangs" in text for kind, text in told)
-    with pytest.raises(exceptions.Conflict, match="not locked"):
+    with pytest.raises(exceptions.InvalidParameterValue, match="not locked"):
         service.manager.unlock_node(None, node.uuid)
