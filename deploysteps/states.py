@@ -302,7 +302,7 @@ def good_end(running: str, target: str | None) -> str:
 
 
 def may(current: str, event: str) -> bool:
-    """Tell whether people may ask for ``event`` in ``current``: of work that goes on, only an end."""
+    """Tell whether people may ask for ``event``: of work that goes on, only for its end."""
     return can(current, event) and (event == ABORT or current not in TRANSIENT_STATES)
 
 

@@ -92,6 +92,8 @@ def resources(services: call.Services) -> dict[str, call.Resource]:
         "/nodes/{ident}/lock": node_views.NodeLock(services),
         "/nodes/{ident}/traits": traits.NodeTraits(services),
         "/nodes/{ident}/traits/{trait}": traits.OneTrait(services),
+        "/nodes/{ident}/history": node_views.NodeHistory(services),
+        "/nodes/{ident}/history/{entry}": node_views.OneHistory(services),
         "/nodes/{ident}/runs": node_views.NodeRuns(services),
         "/ports": ports.Ports(services),
         "/ports/detail": ports.PortsDetail(services),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import falcon
 
 from deploysteps import exceptions, secrets
-from deploysteps.api import bodies, call, paging, render, schemas, step_lists
+from deploysteps.api import bodies, call, paging, render, schemas, step_lists, versions
 from deploysteps.api.answers import done, node_of, runbook_of, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import runs
+from deploysteps.db import nodes, runs
+from deploysteps.db.models import Node
 from deploysteps.steps import DEPLOY, FLOWS, INTERFACE_TYPES, StepFlow
 
 _VALIDATED = tuple(kind for kind in INTERFACE_TYPES if kind != "vendor")
@@ -110,6 +111,54 @@ class NodeLock(call.Resource):
         item = node_of(self.database, ident, call.version(req))
         self.client.unlock_node(call.of(req).context, item.uuid, reason=body.get("reason"))
         done(resp, 204)
+
+
+class _History(call.Resource):
+    """What these requests share."""
+
+    def node(self, req: falcon.Request, ident: str) -> Node:
+        """Return the node of a path.
+
+        :raises NotFound: there is none, or the request is older than histories.
+        """
+        version = call.version(req)
+        if version < versions.HISTORY:
+            raise exceptions.NotFound()
+        return node_of(self.database, ident, version)
+
+
+class NodeHistory(_History):
+    """``/v1/nodes/<id>/history``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """List what happened to a node, newest first."""
+        query = Query(req)
+        page = paging.asked(query, self.conf.api.max_limit)
+        detail = bool(query.flag("detail"))
+        query.finish()
+        item, base = self.node(req, ident), self.services.base(req)
+        found = nodes.history_of(self.database, item.id, page.limit + 1, page.marker)
+        fields = versions.HISTORY_FIELDS if detail else versions.HISTORY_ITEM
+        document = paging.document(
+            "history",
+            found,
+            page,
+            show=lambda entry: render.history(entry, item, base=base, fields=fields),
+            req=req,
+            base=base,
+        )
+        send(resp, document)
+
+
+class OneHistory(_History):
+    """``/v1/nodes/<id>/history/<uuid>``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str, entry: str) -> None:
+        """Show one entry."""
+        Query(req).finish()
+        item, base = self.node(req, ident), self.services.base(req)
+        found = nodes.history_entry(self.database, item.id, entry)
+        send(resp, render.history(found, item, base=base, fields=versions.HISTORY_FIELDS))
 
 
 class NodeRuns(call.Resource):

@@ -17,6 +17,7 @@ from deploysteps.db.models import (
     Conductor,
     DeployTemplate,
     Node,
+    NodeHistory,
     Port,
     Runbook,
     StepAttempt,
@@ -199,6 +200,21 @@ def conductor(
         "updated_at": timestamp(item.updated_at),
         "drivers": list(drivers),
         "links": links(base, "conductors", item.hostname),
+    }
+    return {field: known[field] for field in fields}
+
+
+def history(entry: NodeHistory, node: Node, *, base: str, fields: Iterable[str]) -> Document:
+    """Return an entry of a node's history."""
+    known: Document = {
+        "uuid": entry.uuid,
+        "created_at": timestamp(entry.created_at),
+        "severity": entry.severity,
+        "event": entry.event,
+        "event_type": entry.event_type,
+        "conductor": entry.conductor,
+        "user": entry.user,
+        "links": links(base, f"nodes/{node.uuid}/history", entry.uuid),
     }
     return {field: known[field] for field in fields}
 

@@ -218,7 +218,10 @@ class Demo:
         self._folder = folder
         self._machines = machines()
         drivers = ",".join(dict.fromkeys(machine.driver for machine in self._machines))
-        settings = {"DEFAULT": {"enabled_hardware_types": drivers}, **SETTINGS}
+        settings: dict[str, dict[str, object]] = {
+            "DEFAULT": {"enabled_hardware_types": drivers},
+            **SETTINGS,
+        }
         self._service = LocalService(folder, settings)
         self._client: Client = self._service.client
         self._agents: dict[str, SimulatedAgent] = {}

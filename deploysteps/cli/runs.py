@@ -74,6 +74,20 @@ def runs(state: State, node: str, limit: int) -> None:
     state.output.rows(columns, rows, found, f"node {node} has no run yet")
 
 
+@click.command("history", cls=Command)
+@click.argument("node")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@pass_state
+def history(state: State, node: str, limit: int) -> None:
+    """List what happened to the node, newest first: runs' ends, skipped steps, broken locks."""
+    found = state.client.list(
+        node_path(node, "history"), "history", limit, limit=limit, detail=True
+    )
+    columns = ("created", "severity", "event_type", "event", "user", "conductor")
+    rows = [[watch.clock(e["created_at"]), *(e[name] for name in columns[1:])] for e in found]
+    state.output.rows(columns, rows, found, f"node {node} has no history yet")
+
+
 def _notes(node: str, run: Mapping[str, Any]) -> Iterable[str]:
     if run.get("resumes"):
         yield f"goes on with {run['resumes']}"
@@ -181,5 +195,5 @@ def _replaced(step: Mapping[str, Any]) -> str:
     return ", ".join(f"{one.get('source')} {one.get('priority')}" for one in earlier)
 
 
-COMMANDS: tuple[click.Command, ...] = (watch_, runs, steps, plan)
+COMMANDS: tuple[click.Command, ...] = (watch_, runs, history, steps, plan)
 """What ``deploysteps node`` has of this."""

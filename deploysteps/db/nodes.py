@@ -203,12 +203,31 @@ def history_row(
     }
 
 
-def history_of(database: Database, node_id: int, limit: int | None = None) -> list[NodeHistory]:
-    """Return a node's history, newest first."""
+def history_of(
+    database: Database, node_id: int, limit: int | None = None, marker: str | None = None
+) -> list[NodeHistory]:
+    """Return a node's history, newest first, after the entry whose uuid is ``marker``.
+
+    :raises NotFound: for an unknown marker.
+    """
     query = (
         rows_of(NodeHistory)
         .where(NodeHistory.node_id == node_id)
         .order_by(NodeHistory.id.desc())
         .limit(limit)
     )
+    if marker is not None:
+        query = query.where(NodeHistory.id < history_entry(database, node_id, marker).id)
     return database.read(lambda c: fetch(c, NodeHistory, query))
+
+
+def history_entry(database: Database, node_id: int, uuid: str) -> NodeHistory:
+    """Return one entry of a node's history.
+
+    :raises NotFound: there is none.
+    """
+    query = rows_of(NodeHistory).where(NodeHistory.node_id == node_id, NodeHistory.uuid == uuid)
+    found = database.read(lambda c: fetch(c, NodeHistory, query))
+    if not found:
+        raise exceptions.NotFound(f"The node has no history entry {uuid[:80]}.")
+    return found[0]
