@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from deploysteps.cli.app import COMMANDS
 from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import MEANINGS
 from deploysteps.cli.local_service import LocalService
+from tests.docs import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.rst").read_text()
@@ -23,11 +23,7 @@ README = (ROOT / "README.rst").read_text()
 
 def block(name):
     """Return the code block of this name."""
-    found = re.search(
-        rf"\.\. code-block:: \w+\n +:name: {re.escape(name)}\n\n((?: +.*\n|\n)+)", README
-    )
-    assert found, name
-    return textwrap.dedent(found[1])
+    return blocks.named(README, name)
 
 
 def lines(code):

@@ -122,7 +122,7 @@ def test_every_option_is_read_somewhere():
 
 
 def catalogue():
-    return set(re.findall(r"^- \*\*(F\d+) ", (ROOT / "doc" / "faults.md").read_text(), re.M))
+    return set(re.findall(r"^- \*\*(F\d+) ", (ROOT / "doc" / "faults.rst").read_text(), re.M))
 
 
 def test_the_catalogue_of_faults_is_whole():
