@@ -96,6 +96,15 @@ class NodeInMaintenance(Invalid):
     )
 
 
+class NodeIsRetired(Invalid):
+    """The operation is refused for a node that is retired."""
+
+    _msg_fmt = (
+        "The %(op)s operation can't be performed on node %(node)s because it is retired; set "
+        "retired to false first."
+    )
+
+
 class NotFound(DeployStepsException):
     """There is no such thing."""
 
@@ -413,7 +422,7 @@ class ConcurrentActionLimit(DeployStepsException):
     """As many nodes are at this as the operator allows; nothing was changed."""
 
     _msg_fmt = (
-        "%(task_type)s of node %(node)s was refused: %(count)s nodes are at it, and "
+        "%(task_type)s of node %(node)s was refused: %(count)s are at it already, and "
         "[conductor] %(option)s allows %(limit)s; retry when one has ended, or raise the limit."
     )
     code = 503

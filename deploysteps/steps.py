@@ -148,6 +148,16 @@ class StepFlow:
         return tuple(state for state in (self.running, self.waiting, self.holding) if state)
 
     @property
+    def braked(self) -> tuple[str, ...]:
+        """States of nodes that are in this flow, or on the way into it."""
+        coming = (
+            move.start
+            for move in states.TRANSITIONS
+            if move.end == self.running and move.start in states.TRANSIENT_STATES
+        )
+        return (*self.states, *coming)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """Keys of ``driver_internal_info`` that belong to a run and go with it."""
         run = (self.list_field, self.index_field, AWAITS_AGENT, self.no_ramdisk)

@@ -109,6 +109,13 @@ def stacked(decorators: Iterable[Decorator]) -> Decorator:
     return decorate
 
 
+FLAGS = (
+    ("automated_clean", "Clean it by its driver's steps; without it the setting decides."),
+    ("protected", "Refuse to undeploy, rebuild or delete it."),
+    ("retired", "Refuse to provide it."),
+)
+"""Switches of a node: name, help."""
+
 node_fields = stacked(
     [
         click.option("--name", help="A name to call it by."),
@@ -126,6 +133,10 @@ node_fields = stacked(
         ),
         click.option("--resource-class", help="The class of machine, for schedulers."),
         click.option("--description", help="A note."),
+        *(
+            click.option(f"--{name.replace('_', '-')}", name, type=bool, help=told)
+            for name, told in FLAGS
+        ),
         *(
             click.option(f"--{kind}-interface", f"{kind}_interface", metavar="NAME")
             for kind in steps.INTERFACE_TYPES

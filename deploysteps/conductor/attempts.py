@@ -32,7 +32,7 @@ def entry_of(task: TaskManager, flow: StepFlow) -> StepDict:
     attempt = task.attempt
     if attempt is not None and attempt.position == PREPARE:
         return prepares(flow)
-    if is_old(attempt):
+    if old_way.is_old(attempt):
         return old_way.entry(flow)
     entry: StepDict | None = getattr(task.node, flow.step_field)
     if entry is None:
@@ -43,11 +43,6 @@ def entry_of(task: TaskManager, flow: StepFlow) -> StepDict:
 def interface_of(task: TaskManager, entry: Mapping[str, Any]) -> Any:
     """Return the interface that runs a step: what the agent offers, the deploy interface does."""
     return getattr(task.driver, "deploy" if entry.get("agent") else entry["interface"])
-
-
-def is_old(attempt: StepAttempt | None) -> bool:
-    """Tell whether an attempt belongs to a run that is done the old way."""
-    return attempt is not None and attempt.step_id == old_way.STEP_ID
 
 
 def current(task: TaskManager) -> StepAttempt:

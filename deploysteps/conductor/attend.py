@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from deploysteps import exceptions, states
+from deploysteps import exceptions, reserved, states
 from deploysteps.conductor import answers, attempts, endings, engine, waiting, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
@@ -164,12 +164,22 @@ def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) 
     if attempt.owner == "agent" and attempt.reenter:
         _settle(task, flow, attempt, answers.DONE)
         return
+    if attempt.owner == "agent" and _any_beat_ends(task, flow, attempt):
+        _settle(task, flow, attempt, answers.DONE)
+        return
     if attempt.owner == "agent":
         task.waiting_step = dict(attempts.entry_of(task, flow))
     else:
         # It hears every beat, and ends no wait that is not the agent's to end.
         task.overheard = True
     _settle(task, flow, attempt, _tell_driver(task, flow, beat))
+
+
+def _any_beat_ends(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> bool:
+    """Tell whether a wait is no driver's to judge by ``check_step``, which knows its own steps."""
+    if reserved.is_reserved(attempts.entry_of(task, flow)):
+        return True
+    return attempt.position == attempts.PREPARE and not overrides_heartbeat(task.driver.deploy)
 
 
 def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answer | None:

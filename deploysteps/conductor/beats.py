@@ -152,7 +152,9 @@ def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt 
     if attempt is None:
         rows.record(runtime.database, node, values, [])
         return
-    marked = transitions.signal(transitions.key_of(attempt), "beat", attend.detail_of(beat))
+    marked = transitions.signal(
+        transitions.key_of(attempt), "beat", attend.detail_of(beat), attempt.waiting_since
+    )
     # A wait is its conductor's, which offers what the node needs: it is told by the mark.
     slot = _slot(runtime) if attempt.conductor == runtime.host else None
     try:

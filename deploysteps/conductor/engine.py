@@ -53,7 +53,7 @@ def run(
         _go_on(task, flow, _execute(task, flow))
     elif _has_steps(task, flow):
         _go_on(task, flow, answers.DONE)
-    elif _may_be_empty(task, flow):
+    elif note is not None and _may_be_empty(task, flow):
         _end_well(task, flow, note)
     else:
         left = f"{note}: " if note else ""
@@ -97,7 +97,7 @@ def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
     entry = entry_of(task, flow)
     if attempts.current(task).position == PREPARE and flow.prepare is not None:
         prepare = flow.prepare
-        return answers.ask(task, flow, lambda: _prepared(flow, endings.call(task, prepare)))
+        return answers.ask(task, flow, lambda: endings.call(task, prepare))
     if entry.get("old_way"):
         return old_way.execute(task, flow)
     if reserved.is_reserved(entry):
@@ -110,17 +110,13 @@ def _execute(task: TaskManager, flow: StepFlow) -> answers.Answer:
     return answers.ask(task, flow, lambda: getattr(interface, flow.execute)(task, given))
 
 
-def _prepared(flow: StepFlow, value: Any) -> Any:
-    """Return what preparing answered, if it means something: the field's drivers return much."""
-    return value if isinstance(value, str) and value == flow.waiting else None
-
-
 def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
     """Write what an answer means; True when there is a step to execute now."""
     if task.ended:
         return False  # the driver ended the run itself, by an event
-    if task.answer is not None:  # the driver ended its step itself, by an event
-        answer, task.answer = answers.DONE, None
+    if task.answer is not None:
+        answer = _with_what_was_said(answer, *task.answer)
+        task.answer = None
     attempts.set_state(task.node, flow.running)  # where a wait ends, or a driver meddled with it
     match answer:
         case Done():
@@ -138,13 +134,23 @@ def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
             return _fail(task, flow, answer)
 
 
+def _with_what_was_said(answer: answers.Answer, good: bool, why: str | None) -> answers.Answer:
+    """Return what a step means that ended itself, by an event or by its task, as well.
+
+    A failure stands, whichever of the two says so.
+    """
+    if isinstance(answer, Failed):
+        return answer
+    return answers.DONE if good else Failed(why or "it failed", raised=False)
+
+
 def _next(task: TaskManager, flow: StepFlow) -> bool:
     """The current attempt is done: finish it and begin the next, in one commit."""
     node, done = task.node, task.attempt
     info = node.driver_internal_info
     current = getattr(node, flow.step_field)
     position = done.position + 1 if done is not None else PREPARE + 1
-    if attempts.is_old(done):
+    if old_way.is_old(done):
         if position > PREPARE + 1:
             return _end_well(task, flow)
         return _begin(task, flow, old_way.entry(flow), position)
@@ -158,6 +164,10 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
         place = positions.following(plan, place)
         if place < len(plan):
             _check_next(plan[place])
+        elif info.get(AWAITS_AGENT):
+            raise exceptions.InvalidParameterValue(
+                "the machine's agent was to come, and has not told which steps it has"
+            )
     except exceptions.InconsistentSteps as exc:
         endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), exc))
         return False
@@ -228,6 +238,8 @@ def _merge_agents(task: TaskManager, flow: StepFlow) -> None:
             f"the steps cannot be collected: {words.text_of(cause)}"
         ) from exc
     stored = info.get(flow.list_field) or []
+    if any(entry.get("skip") for entry in stored):
+        positions.refuse_another(stored, plan.entries, flow)
     current = getattr(node, flow.step_field)
     place = positions.locate(current, info.get(flow.index_field), stored) if stored else -1
     info[flow.list_field] = positions.replanned(stored, place, plan)
@@ -253,18 +265,16 @@ def _put_away(task: TaskManager, flow: StepFlow, finish: Call) -> None:
     last = task.attempt
     if last is not None and last.state != runs.FINISHED:
         # Written first: cut off from here on, it is the putting away that is done again.
-        task.write(task.node.changes(), attempts.finished(last, endings.SUCCESS))
+        ended = attempts.finished(last, endings.SUCCESS)
+        task.write(task.node.changes(), ended, unless_abort_of=task.node.run_id)
         last.state = runs.FINISHED
-    answer = answers.ask(task, flow, lambda: _nothing(endings.call(task, finish)))
-    if isinstance(answer, Failed):
-        why = f"{finish.interface}.{finish.method} failed: {answer.why}"
-        endings.end(task, flow, endings.fail(why, answer.exception, clean_up=False))
+    answer = answers.ask(task, flow, lambda: endings.call(task, finish))
+    if answer != answers.DONE:
+        failed = answer if isinstance(answer, Failed) else Failed("it cannot wait")
+        why = f"{finish.interface}.{finish.method} failed: {failed.why}"
+        endings.end(task, flow, endings.fail(why, failed.exception, clean_up=False))
     else:
         endings.end(task, flow, endings.succeed())
-
-
-def _nothing(_value: Any) -> None:
-    """Drop what putting away returned: it has no meaning."""
 
 
 def _wait(task: TaskManager, flow: StepFlow, wait: states.Wait) -> bool:
@@ -404,11 +414,13 @@ def resume(task: TaskManager, flow: StepFlow) -> None:
         return
     node = task.node
     attempts.set_state(node, flow.running)
+    # A step that may not be cut short is entered again: the abort comes after it.
+    abortable = policy.of_step(task.driver, flow, entry_of(task, flow)).abortable
     try:
         task.write(
             node.changes(),
             [transitions.enter(transitions.key_of(attempt), task.runtime.host)],
-            unless_abort_of=node.run_id,
+            unless_abort_of=node.run_id if abortable else None,
         )
     except locks.AbortAsked:
         _end_aborted(task, flow)

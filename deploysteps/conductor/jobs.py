@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from deploysteps import states
-from deploysteps.conductor import endings, engine, planning, starting, words
+from deploysteps import exceptions, states
+from deploysteps.conductor import brakes, endings, engine, planning, starting, words
 from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan
 from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.db import nodes
 from deploysteps.steps import CLEAN, FLOWS, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def begin_tear_down(task: TaskManager) -> None:
     """Write that the node is being undeployed; a run that waits ends with it."""
     flow = flow_of_state(task.node.provision_state)
     if flow is None:
-        task.move(states.DELETE)
+        task.move(states.DELETE, then=brakes.check(task, CLEAN))
         return
     ending = endings.Ending(endings.UNDEPLOYED, states.DELETE, clean_up=False, keep_lock=True)
     endings.end(task, flow, ending)
@@ -54,9 +55,22 @@ def tear_down(task: TaskManager) -> None:
         task.fail_state()
         return
     _forget_instance(task.node)
-    plan, bad = planned(task, CLEAN, Request())
+    try:
+        plan, bad = planned(task, CLEAN, Request())
+    except exceptions.InvalidParameterValue as exc:  # nobody is there any more to be told
+        plan, bad = Plan([]), words.text_of(exc)
+    bad = bad or _maintenance(task)
     starting.start(task, CLEAN, plan, event=states.CLEAN, requested_by=task.user)
     engine.run(task, CLEAN, bad, plan.note)
+
+
+def _maintenance(task: TaskManager) -> str | None:
+    """Return why no run may go on: maintenance may have been set while this one worked."""
+    if task.runtime.conf.conductor.allow_provisioning_in_maintenance:
+        return None
+    now = nodes.get(task.runtime.database, task.node.id)
+    reason = f" ({now.maintenance_reason})" if now.maintenance_reason else ""
+    return f"maintenance mode{reason}" if now.maintenance else None
 
 
 def _forget_instance(node: Any) -> None:

@@ -26,6 +26,11 @@ PRIORITY = 100
 _warned: set[type] = set()
 
 
+def is_old(attempt: Any) -> bool:
+    """Tell whether an attempt belongs to a run that is done the old way."""
+    return attempt is not None and attempt.step_id == STEP_ID
+
+
 def entry(flow: StepFlow) -> StepDict:
     """Return the one step of a run that is done the old way."""
     return {"id": STEP_ID, **step_of(flow)}
@@ -54,7 +59,13 @@ def has_method(task: Any, flow: StepFlow) -> bool:
     return undeclared and callable(getattr(instance, step, None))
 
 
-def is_old(task: Any, flow: StepFlow) -> bool:
+def can(task: Any, flow: StepFlow) -> bool:
+    """Tell whether the deploy interface has the method, be it a step or not."""
+    interface, step = flow.core or ("", "")
+    return callable(getattr(getattr(task.driver, interface, None), step, None))
+
+
+def is_old_driver(task: Any, flow: StepFlow) -> bool:
     """Tell whether no interface of the node declares a step and the method is there."""
     if not has_method(task, flow):
         return False

@@ -129,6 +129,8 @@ def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
         offer = steps.overridden(task, flow)
     except BaseException as exc:  # whatever a driver raises; SystemExit would stop the server
         raise CollectionFailed(exc) from exc
+    if wanted.disable_ramdisk:
+        offer = offer._replace(agent_to_come=False)  # nothing boots it
     if old_way.has_method(task, flow) and (offer.steps or asked):
         # An old deploy interface among others that have steps is one of them.
         offer = offer._replace(steps=[*offer.steps, old_way.step_of(flow)])
@@ -139,7 +141,7 @@ def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
         banned=steps.forbidden(task.runtime.conf.conductor, flow),
         disable_ramdisk=wanted.disable_ramdisk,
     )
-    if not plan.entries and flow.may_be_empty is not True:
+    if not plan.entries and flow.may_be_empty is not True and not asked:
         return dataclasses.replace(plan, note=f"no enabled {flow.name} step")
     return plan
 
@@ -163,8 +165,13 @@ def mechanism(task: Any, flow: StepFlow, plan: Plan) -> str:
     pin = task.runtime.conf.pin_release_version
     if not releases.pinned(pin).deploy_steps:
         old_way.refuse_steps(plan.entries, flow, pin)
-        return OLD_WAY
-    return OLD_WAY if not plan.entries and old_way.is_old(task, flow) else BY_STEPS
+    elif plan.entries:
+        return BY_STEPS
+    core = [steps.key_of(step) for step in plan.entries] == [flow.core]
+    off = {steps.key_of(step) for step in plan.left_out}
+    off |= steps.forbidden(task.runtime.conf.conductor, flow)
+    whole = core or (flow.core not in off and old_way.is_old_driver(task, flow))
+    return OLD_WAY if whole and old_way.can(task, flow) else BY_STEPS
 
 
 def entries_of(task: Any, flow: StepFlow, plan: Plan, how: str) -> list[StepDict]:

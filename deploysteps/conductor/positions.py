@@ -7,7 +7,7 @@ from typing import Any
 
 from deploysteps import exceptions
 from deploysteps.conductor.steps import Key, Plan, key_of, label_of
-from deploysteps.steps import StepDict
+from deploysteps.steps import StepDict, StepFlow
 
 
 def replanned(stored: Sequence[StepDict], place: int, new: Plan) -> list[StepDict]:
@@ -50,6 +50,19 @@ def difference(stored: Sequence[StepDict], new: Sequence[StepDict]) -> str | Non
         ),
     ]
     return "; ".join(told) or "the order is another"
+
+
+def refuse_another(stored: Sequence[StepDict], new: Sequence[StepDict], flow: StepFlow) -> None:
+    """Refuse to go on with a failed run by a plan that is not its own.
+
+    :raises InvalidParameterValue: with the difference.
+    """
+    differs = difference(stored, new)
+    if differs:
+        raise exceptions.InvalidParameterValue(
+            f"the plan is not any more that of the failed run: {differs}. Without resume, a new "
+            f"{flow.name} begins at its first step"
+        )
 
 
 def _essence(entry: Mapping[str, Any]) -> tuple[Key, int, Any]:

@@ -97,7 +97,6 @@ def deploy(
         _refuse(task, event, in_maintenance=event)
         if rebuild and task.node.protected:
             raise exceptions.NodeProtected(node=task.node.uuid)
-        _brake(task, DEPLOY)
         validate(task, ("power", "deploy"))
         if configdrive is not None:
             task.node.set_instance_info("configdrive", configdrive)
@@ -120,7 +119,6 @@ def clean(
                 "a cleaning on request needs clean_steps or a runbook; `provide` cleans by the "
                 "driver's own steps"
             )
-        _brake(task, CLEAN)
         validate(task, ("power",))
         _begin(task, hand_over, CLEAN, states.CLEAN, None, asked, runbook, disable_ramdisk)
 
@@ -144,8 +142,10 @@ def service(
 def provide(runtime: Runtime, context: Any, node_id: str) -> None:
     """Begin the cleaning that makes a node available."""
     with HandingOver(runtime, context, node_id, "node provide") as (task, hand_over):
-        _refuse(task, states.PROVIDE)
-        _brake(task, CLEAN)
+        allowed = runtime.conf.conductor.allow_provisioning_in_maintenance
+        _refuse(task, states.PROVIDE, in_maintenance=None if allowed else states.PROVIDE)
+        if task.node.retired:
+            raise exceptions.NodeIsRetired(op=states.PROVIDE, node=task.node.uuid)
         has_driver(task)
         _begin(task, hand_over, CLEAN, states.PROVIDE, None)
 
@@ -217,28 +217,8 @@ def tear_down(runtime: Runtime, context: Any, node_id: str) -> None:
         has_driver(task)
         if task.node.protected:
             raise exceptions.NodeProtected(node=task.node.uuid)
-        _brake(task, CLEAN)
         jobs.begin_tear_down(task)
         hand_over(jobs.tear_down)
-
-
-def _brake(task: TaskManager, flow: StepFlow) -> None:
-    """Refuse a run when as many nodes are in its flow as may be.
-
-    :raises ConcurrentActionLimit: naming the setting.
-    """
-    limit = task.runtime.conf.conductor[flow.brake] if flow.brake else 0
-    if not limit:
-        return
-    count = nodes.count_in(task.runtime.database, flow.states)
-    if count >= limit:
-        raise exceptions.ConcurrentActionLimit(
-            task_type=flow.name,
-            node=task.node.uuid,
-            count=count,
-            option=flow.brake,
-            limit=limit,
-        )
 
 
 # --- what changes a run that goes on ---------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import attempts, old_way, planning, positions
+from deploysteps.conductor import attempts, brakes, old_way, planning, positions, words
 from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager
@@ -41,10 +41,16 @@ def start(
     node, now = task.node, types.utcnow()
     wanted = request or Request()
     entries = planning.entries_of(task, flow, plan, how)
+    # What is on its way into the flow, as an undeployment is, was let in when it began.
+    enters = node.provision_state not in flow.braked
     _note_begin(task, flow, plan, event, wanted, how)
     first = _first(flow, plan, wanted, how)
 
+    refuse = brakes.check(task, flow)
+
     def insert(connection: sa.Connection) -> tuple[int, StepAttempt | None]:
+        if enters:
+            refuse(connection)
         run_id, _uuid = transitions.start_run(
             connection,
             node_id=node.id,
@@ -131,29 +137,32 @@ def resumed(task: TaskManager, flow: StepFlow, how: str) -> tuple[StepRun, Reque
     try:
         now = planning.build(task, flow, wanted)
     except planning.CollectionFailed as exc:
-        raise exceptions.InvalidParameterValue(
-            f"the steps cannot be collected: {exc.cause}"
-        ) from exc
-    known = run.plan
+        why = f"nothing to compare: the steps cannot be collected: {words.text_of(exc.cause)}"
+        told = words.shown(why, task.masker(), words.LAST_ERROR_BYTES)
+        raise exceptions.InvalidParameterValue(told) from None
+    known, fresh = run.plan, now.entries
     if now.agent_to_come:
         # What the agent had told then, it will tell again: it is compared when it has.
-        known = [entry for entry in run.plan if not entry.get("agent")]
-    differs = positions.difference(known, [e for e in now.entries if not e.get("unknown")])
-    if differs:
-        raise exceptions.InvalidParameterValue(
-            f"the plan is not any more that of the failed run: {differs}. Without resume, a new "
-            f"{flow.name} begins at its first step"
+        known, fresh = (
+            [entry for entry in entries if not (entry.get("agent") or entry.get("unknown"))]
+            for entries in (known, fresh)
         )
+    positions.refuse_another(known, fresh, flow)
     begin, why = _begin_at(run, last, how)
-    entries = [{k: v for k, v in entry.items() if k != "skip"} for entry in run.plan]
-    for place, entry in enumerate(entries):
-        if place < begin:
-            entry["skip"] = why if place == begin - 1 else f"done before, see run {run.uuid}"
+    entries = [dict(entry) for entry in run.plan]
+    for place, entry in enumerate(entries[:begin]):
+        done = why if place == begin - 1 else f"done before, see run {run.uuid}"
+        entry.setdefault("skip", done)  # what was skipped before stays told so
     return run, wanted, Plan(entries, now.left_out, now.agent_to_come)
 
 
 def _failed_run(task: TaskManager, flow: StepFlow) -> tuple[StepRun, StepAttempt]:
     database = task.runtime.database
+    if task.node.provision_state != flow.failed:
+        raise exceptions.InvalidParameterValue(
+            f"there is no failed {flow.name} to go on from: the node is "
+            f"{task.node.provision_state!r}, not {flow.failed!r}"
+        )
     for run in runs.of_node(database, task.node.id, limit=1):
         last = runs.last_attempt(database, run.id)
         if run.flow == flow.name and last is not None and run.outcome not in (None, "success"):

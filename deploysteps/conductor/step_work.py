@@ -72,17 +72,19 @@ class StepWork:
             return
         now, key = time.monotonic(), transitions.key_of(attempt)
         again = self.progress_of == key and now - self.progress_at < _PROGRESS_PAUSE
-        if again and percent != _ALL:
-            return
         try:
+            share = float(percent)
+            share = min(max(share, 0.0), float(_ALL)) if share == share else 0.0  # nan is none
+            if again and share != _ALL:
+                return
             shown = words.shown(str(text), self.masker(), words.PROGRESS_BYTES)
             progress = {
-                "percent": min(max(float(percent), 0.0), float(_ALL)),
+                "percent": share,
                 "text": shown,
                 "at": types.timestamp(types.utcnow()),
             }
             transitions.report_progress(self.runtime.database, key, progress)
-        except Exception as exc:
+        except BaseException as exc:
             # Telling how far a step is must never be what makes it fail.
             LOG.warning("Node %s: progress was not noted: %s", self.node.uuid, words.text_of(exc))
         self.progress_of, self.progress_at = key, now

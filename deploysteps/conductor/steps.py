@@ -1,35 +1,46 @@
-"""The list of steps: collect, override, merge, forbid, validate, drop zeros, sort.
+"""The list of steps: override, merge, forbid, validate, drop zeros, sort.
 
-All but :func:`collect` and :func:`overridden` are pure functions over dicts.
+What the interfaces offer is collected in :mod:`deploysteps.conductor.offers`.
+All but :func:`overridden` are pure functions over dicts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from deploysteps import exceptions, reserved
+from deploysteps.conductor.offers import (
+    AGENT,
+    CONFIGURED,
+    DRIVER,
+    Key,
+    Offer,
+    Overrides,
+    check_name,
+    check_shape,
+    collect,
+    key_of,
+    label_of,
+    twice,
+)
 from deploysteps.drivers.base import validate_step_args
-from deploysteps.steps import DEPLOY, INTERFACE_TYPES, MAX_PRIORITY, StepDict, StepFlow
+from deploysteps.steps import DEPLOY, StepDict, StepFlow
 
-LOG = logging.getLogger(__name__)
-
-Key = tuple[str, str]
-Overrides = Mapping[Key, int]
-
-DRIVER, AGENT, CONFIGURED = "driver", "agent", "configuration"
-"""Sources of steps that nobody asked for."""
-
-
-class Offer(NamedTuple):
-    """What a node's interfaces offer."""
-
-    steps: list[StepDict]
-    agent_to_come: bool = False
-    """An agent will run on the machine, and has not told its steps yet."""
+__all__ = [
+    "AGENT",
+    "CONFIGURED",
+    "DRIVER",
+    "Key",
+    "Offer",
+    "check_name",
+    "check_shape",
+    "collect",
+    "key_of",
+    "label_of",
+]
 
 
 class Layer(NamedTuple):
@@ -56,16 +67,6 @@ class Plan:
     def unknown(self) -> list[StepDict]:
         """Those of the steps that only the machine's agent may know."""
         return [entry for entry in self.entries if entry.get("unknown")]
-
-
-def key_of(step: Mapping[str, Any]) -> Key:
-    """Return what names a step in a plan: interface and step."""
-    return (step["interface"], step["step"])
-
-
-def label_of(step: Mapping[str, Any]) -> str:
-    """Return a step's name for people: ``interface.step``."""
-    return f"{step.get('interface')}.{step.get('step')}"
 
 
 def get_steps(task: Any, flow: StepFlow) -> list[StepDict]:
@@ -123,6 +124,7 @@ def plan(
     option = f"skipped by policy: [conductor] {flow.forbidden}"
     off = [] if listed else [step for step in kept if _disabled(step)]
     left_out = [
+        *(_left_out(step, step["why"]) for step in offer.dropped if step["priority"]),
         *(_left_out(step, option) for step in merged if key_of(step) in banned and _meant(step)),
         *(_left_out(step, f"disabled by {step['source']}") for step in off),
     ]
@@ -144,112 +146,14 @@ def _disabled(step: StepDict) -> bool:
 
 
 def _left_out(step: StepDict, why: str) -> dict[str, Any]:
-    priority = step["replaced"][0]["priority"] if step.get("replaced") else step["priority"]
+    priorities = (step["priority"], *(had["priority"] for had in step.get("replaced", ())))
     return {
         "interface": step["interface"],
         "step": step["step"],
-        "priority": priority,
+        "priority": next((priority for priority in priorities if priority), 0),
         "source": step["source"],
         "why": why,
     }
-
-
-def collect(task: Any, flow: StepFlow) -> Offer:
-    """Ask every interface of the node for its steps, once, and check what comes.
-
-    What the machine's agent offers is among them, when it has told.
-
-    :raises InvalidParameterValue: naming interface, class and step.
-    """
-    found: list[StepDict] = []
-    for interface in flow.rank:
-        instance = getattr(task.driver, interface, None)
-        if instance is None:
-            continue
-        offered = getattr(instance, flow.collect)(task)
-        where = f"{type(instance).__name__}.{flow.collect}()"
-        found.extend(_checked(offered, where, DRIVER, interface))
-    clash = _twice(found)
-    if clash:
-        raise exceptions.InvalidParameterValue(f"step {'.'.join(clash)} is offered twice")
-    told = task.driver.deploy.agent_steps(task, flow.name)
-    if told is None:
-        return Offer(found, agent_to_come=True)
-    where = f"{type(task.driver.deploy).__name__}.agent_steps()"
-    return Offer(_with_agents(found, _checked(told, where, AGENT)))
-
-
-def _with_agents(found: list[StepDict], told: list[StepDict]) -> list[StepDict]:
-    """Return both lists; of two steps of one name the conductor's wins, and that is told."""
-    clash = _twice(told)
-    if clash:
-        raise exceptions.InvalidParameterValue(f"the agent offers step {'.'.join(clash)} twice")
-    known = {key_of(step): step for step in found}
-    merged = list(found)
-    for step in told:
-        ours = known.get(key_of(step))
-        if ours is None:
-            merged.append({**step, "agent": True})
-            continue
-        LOG.warning("Step %s: the driver's runs, not the agent's of this name", label_of(step))
-        ours["replaced"] = [{"source": AGENT, "priority": step["priority"]}]
-    return merged
-
-
-def _checked(offered: Any, where: str, source: str, interface: str | None = None) -> list[StepDict]:
-    if not isinstance(offered, list | tuple):
-        raise exceptions.InvalidParameterValue(
-            f"{where} returned {type(offered).__name__}; it has to return a list of steps"
-        )
-    return [_offered(step, interface, where, source) for step in offered]
-
-
-def _offered(step: Any, interface: str | None, where: str, source: str) -> StepDict:
-    if not isinstance(step, Mapping):
-        raise exceptions.InvalidParameterValue(
-            f"{where} offers {type(step).__name__} where a step (a dict) belongs"
-        )
-    checked = {"interface": interface, **step}
-    checked.setdefault("args", None)
-    checked["source"] = source
-    check_shape(checked, where)
-    checked["default_priority"] = checked["priority"]
-    return checked
-
-
-def check_name(step: Mapping[str, Any], where: str) -> str:
-    """Check the names of a step, and return them as people write them.
-
-    :raises InvalidParameterValue: naming the step and what is wrong with it.
-    """
-    name = step.get("step")
-    interface = step.get("interface")
-    if not isinstance(name, str) or not name:
-        raise exceptions.InvalidParameterValue(f"{where}: a step has no name ('step')")
-    label = f"{interface}.{name}"
-    if interface not in INTERFACE_TYPES:
-        raise exceptions.InvalidParameterValue(
-            f"{where}: step {label}: unknown interface; one of {', '.join(INTERFACE_TYPES)}"
-        )
-    return label
-
-
-def check_shape(step: Mapping[str, Any], where: str) -> None:
-    """Check names and priority of a step.
-
-    :raises InvalidParameterValue: naming the step and what is wrong with it.
-    """
-    label = check_name(step, where)
-    priority = step.get("priority")
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise exceptions.InvalidParameterValue(
-            f"{where}: step {label}: priority must be a whole number, "
-            f"not {'missing' if priority is None else type(priority).__name__}"
-        )
-    if not 0 <= priority <= MAX_PRIORITY:
-        raise exceptions.InvalidParameterValue(
-            f"{where}: step {label}: priority must be from 0 (never runs) to {MAX_PRIORITY}"
-        )
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[Key, int]:
@@ -300,7 +204,7 @@ def merge(offer: Offer, layers: Sequence[Layer], flow: StepFlow) -> list[StepDic
     merged = {key_of(step): dict(step) for step in offer.steps}
     by: dict[Key, str] = {}
     for layer in layers:
-        clash = _twice(layer.steps)
+        clash = twice(layer.steps)
         if clash:
             raise exceptions.InvalidParameterValue(
                 f"step {'.'.join(clash)} is {_asked(layer)} twice"
@@ -375,16 +279,6 @@ def _found(wanted: Mapping[str, Any], offer: Offer, flow: StepFlow) -> StepDict:
     )
 
 
-def _twice(steps: Iterable[Mapping[str, Any]]) -> Key | None:
-    seen: set[Key] = set()
-    for step in steps:
-        key = (str(step.get("interface")), str(step.get("step")))
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
-
-
 def validate(steps: Iterable[StepDict], *, disable_ramdisk: bool = False) -> None:
     """Check the arguments of steps that will run.
 
@@ -429,12 +323,12 @@ def planned(steps: Iterable[StepDict]) -> list[StepDict]:
     """Return the steps as they are stored: each with an id of its own."""
     return [
         {
-            "id": uuid4().hex[:12],
             **{
                 key: value
                 for key, value in step.items()
                 if key != "default_priority" and _PLAIN.get(key, _ABSENT) != value
             },
+            "id": uuid4().hex[:12],
         }
         for step in steps
     ]

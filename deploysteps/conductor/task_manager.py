@@ -12,7 +12,7 @@ import tenacity
 from oslo_context.context import RequestContext
 
 from deploysteps import exceptions, secrets, states
-from deploysteps.conductor import endings
+from deploysteps.conductor import endings, old_way
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.step_work import StepWork
@@ -90,6 +90,11 @@ class TaskManager(StepWork):
     def ended(self) -> bool:
         """Whether this task had a lock and gave it back: its work is over."""
         return self.lock is not None and self.lock.token is None
+
+    @property
+    def attempt_runs(self) -> bool:
+        """Whether the code of the current attempt runs."""
+        return self.attempt is not None and self.attempt.state == runs.RUNNING
 
     def masker(self) -> secrets.Masker:
         """Return what masks the secrets that the node holds, or held when this began."""
@@ -198,7 +203,7 @@ class TaskManager(StepWork):
         return [
             transitions.save_plan(self.node.run_id, changes[column])
             for flow in FLOWS.values()
-            if (column := f"{flow.list_field}_column") in changes
+            if changes.get(column := f"{flow.list_field}_column") is not None
         ]
 
     def _reread(self, node: Node) -> Node:
@@ -264,8 +269,8 @@ class TaskManager(StepWork):
         outcome = {states.FAIL: endings.FAILED, states.ABORT: endings.ABORTED}.get(
             event, endings.SUCCESS
         )
-        if outcome == endings.SUCCESS and flow.index_field in self.node.driver_internal_info:
-            # A driver of the old kind among others that have steps: its own step is done.
+        if outcome == endings.SUCCESS and not old_way.is_old(self.attempt):
+            # Its own step is done; what follows in the list is not its to leave out.
             self.answer = self.answer or (True, None)
             return
         reason = self.node.last_error if outcome != endings.SUCCESS else None
@@ -281,12 +286,19 @@ class TaskManager(StepWork):
         node.target_provision_state = states.target_after(before, event, target)
         node.provision_updated_at = types.utcnow()
 
-    def move(self, event: str) -> None:
-        """Move the node's state, and give the lock back where it rests, in one write."""
+    def move(self, event: str, then: Callable[[sa.Connection], Any] | None = None) -> None:
+        """Move the node's state, and give the lock back where it rests, in one write.
+
+        What failed before is over: neither its error nor its step stays.
+
+        :param then: runs last in the transaction.
+        """
         self._enter(event)
         self.node.last_error = None
+        for flow in FLOWS.values():
+            setattr(self.node, flow.step_field, None)
         rests = self.node.provision_state not in states.TRANSIENT_STATES
-        self.write(self.node.changes(), unlock=rests)
+        self.write(self.node.changes(), unlock=rests, then=then)
 
     def fail_state(self) -> None:
         """Move by ``fail`` to the state the table says, and give the lock back.
@@ -314,6 +326,9 @@ class TaskManager(StepWork):
             self.answer = self.answer or (good, why)
             return
         attempt = self.attempt
+        if not good and self.lock is not None and self.attempt_runs:
+            self.answer = (False, why)  # the engine fails the step when its code returns
+            return
         if attempt is None or attempt.state != runs.WAITING:
             LOG.warning("Node %s: no step waited; its completion is ignored", self.node.uuid)
             return
@@ -328,7 +343,11 @@ class TaskManager(StepWork):
             return
         kind = "done" if good else "fail"
         sent = transitions.send_signal(
-            self.runtime.database, transitions.key_of(attempt), kind, why
+            self.runtime.database,
+            transitions.key_of(attempt),
+            kind,
+            why,
+            since=attempt.waiting_since,
         )
         if not sent:
             LOG.info(

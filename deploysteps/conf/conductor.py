@@ -165,8 +165,10 @@ OPTS: list[cfg.Opt] = [
         "allow_provisioning_in_maintenance",
         default=True,
         help=(
-            "Whether a run goes on when its node is set to maintenance meanwhile. False: the "
-            "run fails with that reason. A run is never started on a node in maintenance."
+            "Whether a run goes on when its node is set to maintenance meanwhile, and whether a "
+            "node in maintenance may be provided. False: the run fails with that reason. "
+            "Deployments, and cleanings and servicings on request, are never begun on a node in "
+            "maintenance."
         ),
     ),
     cfg.Opt(

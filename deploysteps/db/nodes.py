@@ -135,12 +135,6 @@ def listing(
     )
 
 
-def count_in(database: Database, states: Iterable[str]) -> int:
-    """Return how many nodes are in one of these provision states."""
-    query = sa.select(sa.func.count()).where(Node.provision_state.in_(list(states)))
-    return int(database.read(lambda c: c.execute(query).scalar()) or 0)
-
-
 def insert(database: Database, values: Mapping[str, Any]) -> Node:
     """Insert a node and return it; it is given a uuid when it has none.
 

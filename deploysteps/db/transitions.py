@@ -98,6 +98,9 @@ _SIGNAL = (
     .where(_ATTEMPT.c.state == WAITING, _UNSIGNALLED)
     .values(**_bound("signal", "signal_detail", "due_at"))
 )
+_SIGNAL_OF_WAIT = _SIGNAL.where(
+    _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.Utc())
+)
 
 
 _HOLD_RUN = (
@@ -170,15 +173,33 @@ def enter(key: Key, conductor: str) -> Also:
     return Also(_ENTER, {"v_conductor": conductor, **_named(key)}, must=True)
 
 
-def signal(key: Key, kind: str, detail: str | None = None) -> Also:
-    """Say of a waiting attempt that it is done, failed, or that a beat came."""
+def signal(
+    key: Key,
+    kind: str,
+    detail: str | None = None,
+    since: datetime.datetime | None = None,
+) -> Also:
+    """Say of a waiting attempt that it is done, failed, or that a beat came.
+
+    :param since: of the wait that is meant; an attempt that is entered again
+        may wait more than once.
+    """
     values = {"v_signal": kind, "v_signal_detail": detail, "v_due_at": types.utcnow()}
-    return Also(_SIGNAL, {**values, **_named(key)}, must=True)
+    named = {**values, **_named(key)}
+    if since is None:
+        return Also(_SIGNAL, named, must=True)
+    return Also(_SIGNAL_OF_WAIT, {**named, "k_since": since}, must=True)
 
 
-def send_signal(database: Database, key: Key, kind: str, detail: str | None = None) -> bool:
+def send_signal(
+    database: Database,
+    key: Key,
+    kind: str,
+    detail: str | None = None,
+    since: datetime.datetime | None = None,
+) -> bool:
     """Write a signal without a lock; False when nothing waits for it."""
-    sent = signal(key, kind, detail)
+    sent = signal(key, kind, detail, since)
     return (
         database.write(lambda c: c.execute(sent.statement, sent.values).rowcount, happened=again)
         == 1

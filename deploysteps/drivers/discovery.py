@@ -44,9 +44,20 @@ def plugins(group: str) -> Mapping[str, Plugin]:
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Return the group's entry points without loading one."""
-    found: list[EntryPoint] = named.NamedExtensionManager(group, names=[]).list_entry_points()
-    return found
+    """Return the group's entry points without loading one.
+
+    stevedore keeps what it has read, and sees what is installed over it up to two
+    minutes late: the times of the folders are rounded in its key.
+    """
+    kept: list[EntryPoint] = named.NamedExtensionManager(group, names=[]).list_entry_points()
+    now = {(point.name, point.value): point for point in _installed(group)}
+    known = [point for point in kept if (point.name, point.value) in now]
+    names = {(point.name, point.value) for point in known}
+    return [*known, *(point for key, point in now.items() if key not in names)]
+
+
+def _installed(group: str) -> Iterable[EntryPoint]:
+    return importlib.metadata.entry_points(group=group)
 
 
 def distributions(group: str) -> dict[tuple[str, str], list[str]]:
@@ -55,7 +66,7 @@ def distributions(group: str) -> dict[tuple[str, str], list[str]]:
     stevedore's own list does not know them.
     """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for point in importlib.metadata.entry_points(group=group):
+    for point in _installed(group):
         dist = point.dist
         label = f"{dist.name} {dist.version}" if dist else "unknown distribution"
         found[point.name, point.value].append(label)

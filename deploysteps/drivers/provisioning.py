@@ -68,7 +68,7 @@ class DeployInterface(DescribedInterface):
         step = task.waiting_step
         if step is None:
             return
-        if step.get("old_way"):
+        if step.get("old_way") and not self._is_only_a_step():
             self._old_heartbeat(task)
             return
         # What the agent offers, this interface runs, whatever interface it is listed under.
@@ -81,6 +81,15 @@ class DeployInterface(DescribedInterface):
                 f"check_step of the {step['interface']} interface {type(interface).__name__} "
                 f"returned a {type(status).__name__}; it must return StepStatus.DONE or .RUNNING"
             )
+
+    def _is_only_a_step(self) -> bool:
+        """Tell whether ``deploy`` is a declared step, and nothing leads it as in old drivers.
+
+        A pin calls such a class the old way as well; its wait ends as a step's does.
+        """
+        led = ("deploy_has_started", "continue_deploy", "deploy_is_done", "reboot_to_instance")
+        declared = self.declaration(steps.DEPLOY.name, "deploy") is not None
+        return declared and not any(self._own(name) for name in led)
 
     def _old_heartbeat(self, task: protocols.Task) -> None:
         started, go_on = self._own("deploy_has_started"), self._own("continue_deploy")

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from deploysteps import states
 from deploysteps.db import (
     beats,
+    brakes,
     conductors,
     locks,
     migration,
@@ -213,7 +214,7 @@ SWEEPS = {
     "take_wait": lambda d: sweeps.take_wait(d, run(7), "c1"),
     "lock": lambda d: locks.release(d, locks.grant(d, 7, "c1", "test")[0]),
     "progress": lambda d: transitions.report_progress(d, run(7), {"percent": 5}),
-    "brake": lambda d: nodes.count_in(d, (states.DEPLOYING, states.DEPLOYWAIT)),
+    "brake": lambda d: d.read(lambda c: brakes.count(c, (states.DEPLOYING, states.DEPLOYWAIT))),
     "users of an interface": lambda d: sweeps.users(d, "raid", {RARE: ["x", None]}, {}),
     "traits of a node": lambda d: traits.of_node(d, 7),
     "traits of nodes": lambda d: traits.of_nodes(d, [1, 2, 3]),
