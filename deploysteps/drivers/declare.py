@@ -184,8 +184,8 @@ def _decorator(declaration: steps.Declaration) -> Callable[[Method], Method]:
             argsinfo=_fit_signature(where, function, checked),
             retries=int(declaration.retries),
         )
-        marks.leave(function, where, made.flow, made)
-        return method
+        marked: Method = marks.leave(method, where, made.flow, made)
+        return marked
 
     return mark
 

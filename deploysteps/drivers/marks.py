@@ -50,12 +50,17 @@ def noun(kind: str) -> str:
     return "periodic method" if kind == PERIODIC else f"{kind} step"
 
 
-def leave(function: Any, where: str, kind: str, declaration: Any) -> None:
-    """Mark a function, and note it in the class body that runs now.
+def leave(method: Any, where: str, kind: str, declaration: Any) -> Any:
+    """Mark a method, and note it in the class body that runs now.
 
+    :returns: the method to put into the class. Of a function that belongs
+        elsewhere, such as to a base class, it is a copy: a mark on the function
+        itself would be one for everybody who has it.
     :raises StepDeclarationError: when it cannot carry the mark or has it already.
     """
-    notes = _class_notes()
+    notes, body = _class_notes()
+    method = _own(method, body)
+    function = inner_function(method)
     marks = dict(getattr(function, MARK, {}))
     if any(marks.get(kind) is note.declaration for note in notes):
         raise refuse(where, f"has {word(kind)} twice; remove one")
@@ -67,10 +72,31 @@ def leave(function: Any, where: str, kind: str, declaration: Any) -> None:
             f"a {type(function).__name__} cannot be marked as a {noun(kind)}; write a plain method",
         ) from None
     notes.append(Note(where, getattr(function, "__name__", ""), kind, declaration))
+    return method
 
 
-def _class_notes() -> list[Note]:
-    """Return the list :data:`NOTES` of the class body that runs now.
+def _own(method: Any, body: str | None) -> Any:
+    """Return a method whose function belongs to the class body of this name."""
+    function = inner_function(method)
+    foreign = body is not None and not getattr(function, "__qualname__", "").startswith(f"{body}.")
+    if not foreign or not isinstance(function, types.FunctionType):
+        return method
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    copy.__dict__.pop("__wrapped__")  # it is no wrapper of the other, but of what that wraps
+    copy.__dict__.update(function.__dict__)
+    return type(method)(copy) if isinstance(method, classmethod | staticmethod) else copy
+
+
+def _class_notes() -> tuple[list[Note], str | None]:
+    """Return the list :data:`NOTES` of the class body that runs now, and the class's name.
 
     A decorator sees the function and not what becomes of it. The note lets
     the finished class tell that a mark was lost under a later wrapper.
@@ -82,11 +108,11 @@ def _class_notes() -> list[Note]:
             if frame.f_locals is frame.f_globals or "__qualname__" not in frame.f_locals:
                 break
             notes: list[Note] = frame.f_locals.setdefault(NOTES, [])
-            return notes
+            return notes, str(frame.f_locals["__qualname__"])
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return []
+    return [], None
 
 
 def refuse(where: str, problem: str) -> exceptions.StepDeclarationError:

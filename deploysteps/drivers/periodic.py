@@ -86,6 +86,7 @@ def node_periodic(
         noun = marks.noun(marks.PERIODIC)
         marks.check_method(method, what=f"a {noun}")
         where = marks.whereabouts(method)
+        _check_purpose(where, purpose)
         _check_options(where, enabled=enabled, shared_task=shared_task, limit=limit)
         _check_predicate(where, predicate, predicate_extra_fields)
         function = marks.inner_function(method)
@@ -100,8 +101,8 @@ def node_periodic(
             predicate_extra_fields=tuple(predicate_extra_fields),
             takes=_takes(where, function),
         )
-        marks.leave(function, where, marks.PERIODIC, made)
-        return method
+        marked: Method = marks.leave(method, where, marks.PERIODIC, made)
+        return marked
 
     return mark
 
@@ -147,6 +148,11 @@ def _check_options(where: str, *, limit: Any, **flags: Any) -> None:
     whole = isinstance(limit, int) and not isinstance(limit, bool)
     if limit is not None and not (whole and limit > 0):
         raise refuse(where, f"{_WORD}(limit=...) takes a number of nodes above 0, got {limit!r}")
+
+
+def _check_purpose(where: str, purpose: Any) -> None:
+    if purpose is not None and not (isinstance(purpose, str) and 0 < len(purpose) <= 255):
+        raise refuse(where, f"{_WORD}(purpose=...) takes a text of 1 to 255 characters")
 
 
 def _check_predicate(where: str, predicate: Any, fields: Any) -> None:
