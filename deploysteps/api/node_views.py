@@ -109,7 +109,9 @@ class NodeLock(call.Resource):
         Query(req).finish()
         body = checked(schemas.LOCK, bodies.read(req, self.conf), "lock")
         item = node_of(self.database, ident, call.version(req))
-        self.client.unlock_node(call.of(req).context, item.uuid, reason=body.get("reason"))
+        self.client.unlock_node(
+            call.of(req).context, item.uuid, reason=body.get("reason"), since=body.get("since")
+        )
         done(resp, 204)
 
 

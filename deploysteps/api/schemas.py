@@ -257,8 +257,8 @@ PLAN: Schema = _object(
 )
 """``POST /v1/nodes/<id>/plan``."""
 
-LOCK = _object([], reason=_text(4096))
-"""``DELETE /v1/nodes/<id>/lock``."""
+LOCK = _object([], reason=_text(4096), since=_text(64))
+"""``DELETE /v1/nodes/<id>/lock``; ``since``: of the lock that is meant."""
 
 POWER: Schema = _object(
     ["target"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -109,6 +110,17 @@ def stacked(decorators: Iterable[Decorator]) -> Decorator:
     return decorate
 
 
+class Seconds(click.FloatRange):
+    """A range of seconds; ``nan`` is in none."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Convert a text."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return number
+
+
 FLAGS = (
     ("automated_clean", "Clean it by its driver's steps; without it the setting decides."),
     ("protected", "Refuse to undeploy, rebuild or delete it."),
@@ -163,7 +175,7 @@ waiting = stacked(
         click.option("--wait", is_flag=True, help="Wait for the end; exit 1 when it failed."),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0),
+            type=Seconds(min=0),
             default=0,
             show_default=True,
             help="Seconds to wait at most (exit 4); 0: no limit.",

@@ -11,7 +11,7 @@ from deploysteps.cli import watch
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import CommandError, ExitCode
-from deploysteps.cli.params import by_runbook, given, steps_option
+from deploysteps.cli.params import Seconds, by_runbook, given, steps_option
 from deploysteps.cli.provision import follow
 from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE
 
@@ -22,12 +22,10 @@ flow_option = click.option(
 
 @click.command("watch", cls=Command)
 @click.argument("node")
-@click.option(
-    "--interval", type=click.FloatRange(min=0.05), default=1, show_default=True, help="Seconds."
-)
+@click.option("--interval", type=Seconds(min=0.05), default=1, show_default=True, help="Seconds.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=0,
     show_default=True,
     help="Seconds to watch at most (exit 4); 0: no limit.",

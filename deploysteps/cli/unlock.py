@@ -31,7 +31,7 @@ def unlock(state: State, node: str, reason: str, yes: bool) -> None:
     held = f"{node} is locked by {lock['holder']} since {since} for {lock['purpose']!r}"
     if not yes:
         click.confirm(f"{held}. Break the lock?", abort=True, err=True)
-    state.client.delete(node_path(node, "lock"), {"reason": reason})
+    state.client.delete(node_path(node, "lock"), {"reason": reason, "since": lock["since"]})
     state.output.report(f"{held}; the lock is broken", {"node": node, "lock": lock})
 
 

@@ -96,7 +96,7 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
                 node.id,
                 error or _told_well(flow, ending, values["provision_state"]),
                 event_type=f"{flow.name} {ending.outcome}",
-                severity="INFO" if ending.good else "ERROR",
+                severity="ERROR" if error else "INFO",
                 conductor=task.runtime.host,
                 user=task.user,
             )
@@ -136,6 +136,8 @@ def with_ramdisk(task: Any, flow: StepFlow) -> bool:
 
 
 def _told_well(flow: StepFlow, ending: Ending, state: str) -> str:
+    if not ending.good:
+        return f"{flow.name} ended by {ending.event!r}; the node is {state}"
     note = f" ({ending.note})" if ending.note else ""
     return f"{flow.name} succeeded{note}; the node is {state}"
 

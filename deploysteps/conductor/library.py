@@ -404,6 +404,10 @@ def _problems(catalogue: Catalogue, database: Database, kind: Kind[M]) -> Iterat
         except exceptions.InvalidParameterValue as exc:
             yield Problem(kind.what, row.name, str(exc))
             continue
+        except (AttributeError, KeyError, TypeError) as exc:
+            # Written past this program: whatever it is, the other rows are checked all the same.
+            yield Problem(kind.what, row.name, f"its stored steps are no list of steps ({exc})")
+            continue
         for key in _drivers_keys(row.steps):
             if not catalogue.knows(kind.flows, key):
                 told = (

@@ -202,15 +202,23 @@ class ConductorManager:
             )
         _ACTIONS[action](self.runtime, context, node_id)
 
-    def unlock_node(self, context: Any, node_id: str, reason: str | None = None) -> None:
+    def unlock_node(
+        self,
+        context: Any,
+        node_id: str,
+        reason: str | None = None,
+        since: str | None = None,
+    ) -> None:
         """Break the lock on a node, and bring the node on its way as after a crash.
 
         Whoever held the lock cannot write any more; the node's history tells
         who broke it, and why.
 
-        :raises Conflict: it is not locked.
+        :param since: when the lock that is meant was taken, as the API shows it.
+        :raises InvalidParameterValue: it is not locked.
+        :raises Conflict: it is, but by another lock than that.
         """
-        provision.unlock(self.runtime, context, node_id, reason)
+        provision.unlock(self.runtime, context, node_id, reason, since)
 
     def continue_node_deploy(self, context: Any, node_id: str) -> None:
         """The step that waits now is done; go on with the next."""

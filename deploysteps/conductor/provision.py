@@ -28,7 +28,7 @@ from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.conductor.workers import Slot
-from deploysteps.db import locks, nodes, runs, transitions
+from deploysteps.db import locks, nodes, runs, transitions, types
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.db.sweeps import Orphan
 from deploysteps.db.transitions import Key, key_of
@@ -281,12 +281,18 @@ def _was_aborted(runtime: Runtime, node: Node) -> bool:
     return aborted and node.provision_state == FLOWS[last[0].flow].failed
 
 
-def unlock(runtime: Runtime, context: Any, node_id: str, reason: str | None) -> None:
+def unlock(
+    runtime: Runtime, context: Any, node_id: str, reason: str | None, since: str | None
+) -> None:
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
     if node.reservation is None:
         raise exceptions.InvalidParameterValue(
             f"node {node.uuid} is not locked; there is nothing to break"
+        )
+    if since is not None and since != (types.timestamp(node.locked_at) if node.locked_at else None):
+        raise exceptions.Conflict(
+            f"node {node.uuid} is locked by {node.reservation}, but not since {since}: look again"
         )
     slot = runtime.workers.reserve(operator=True)
     purpose = node.lock_purpose or "an unknown purpose"

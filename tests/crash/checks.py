@@ -1,31 +1,47 @@
-"""What must be true of a node after a crash and what followed it."""
+"""What must be true of a node after a crash and what followed it, in whatever flow."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import sqlalchemy as sa
 
 from deploysteps import states
+from deploysteps.conductor import endings
+from deploysteps.conductor.steps import label_of
 from deploysteps.db import nodes, runs
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepAttempt, StepRun
-from deploysteps.steps import DEPLOY
-from tests import support
-from tests.crash.scenarios import Scenario, journal
+from deploysteps.reserved import RESERVED, is_reserved
+from deploysteps.steps import FLOWS, StepFlow, flow_of_state
+from tests.crash.journal import journal
+from tests.crash.scenarios import Scenario
 
-OUTCOMES = {"success", "failed", "aborted", "timeout", "interrupted", "undeployed"}
+OUTCOMES = {
+    endings.SUCCESS,
+    endings.FAILED,
+    endings.ABORTED,
+    endings.TIMEOUT,
+    endings.INTERRUPTED,
+    endings.UNDEPLOYED,
+}
 
 
 class Before:
     """How a crash left a node."""
 
+    lock_broken = False
+    """Whether an operator broke the lock, before anybody knew that its holder was lost."""
+
     def __init__(self, database: Database, uuid: str) -> None:
         self.node = nodes.get(database, uuid)
-        self.run = next(iter(runs.of_node(database, self.node.id, limit=1)), None)
-        attempt = runs.last_attempt(database, self.run.id) if self.run is not None else None
+        self.runs = runs.of_node(database, self.node.id)
+        attempt = runs.last_attempt(database, self.runs[0].id) if self.runs else None
         self.attempt = attempt
+        self.flow = flow_of_state(self.node.provision_state)
         self.journal = journal.lines()
 
     def __str__(self) -> str:
@@ -40,38 +56,63 @@ class Before:
     def had_ended(self, scenario: Scenario) -> bool:
         """Tell whether the story was over."""
         state = self.node.provision_state
-        begun = state != scenario.at or self.run is not None
+        begun = state != scenario.before or bool(self.runs)
         return begun and state in states.STABLE_STATES
+
+    def goes_on(self, scenario: Scenario) -> bool:
+        """Tell whether an operator will ask for another run, however this one ends."""
+        good = bool(self.runs) and self.runs[0].outcome == endings.SUCCESS
+        return scenario.again is not None and len(self.runs) < 2 and not good
 
     def cut_off(self, scenario: Scenario) -> StepAttempt | None:
         """Return the attempt whose code may have been cut off and may not be repeated."""
-        attempt = self.attempt
-        if self.node.provision_state != states.DEPLOYING or attempt is None:
+        attempt, flow = self.attempt, self.flow
+        if flow is None or self.node.provision_state != flow.running or attempt is None:
             return None
-        if attempt.state != runs.RUNNING or repeatable(scenario, attempt.step):
+        if attempt.state == runs.FINISHED or repeatable(scenario, flow, attempt.step, self.runs[0]):
             return None
         return attempt
 
+    @property
+    def lost(self) -> str:
+        """What is said of the conductor that was lost."""
+        node = self.node
+        if self.lock_broken:
+            return f"the lock of conductor {node.reservation} for {node.lock_purpose!r} was broken"
+        return f"conductor {node.reservation} was lost since "
 
-def repeatable(scenario: Scenario, step: str) -> bool:
+
+def repeatable(scenario: Scenario, flow: StepFlow, step: str, run: StepRun) -> bool:
     """Tell whether a step said that it may be run again."""
-    declared = scenario.vendor.declaration("deploy", step)
-    return declared is not None and declared.repeatable
+    declared = scenario.vendor.declaration(flow.name, step)
+    if declared is not None:
+        return declared.repeatable
+    if step in RESERVED:
+        return RESERVED[step].repeatable
+    return any(entry["step"] == step and entry.get("repeatable") for entry in run.plan)
+
+
+def is_to_go_on(scenario: Scenario, node: Node, told: Sequence[StepRun]) -> bool:
+    """Tell whether the operator of the story now asks to go on."""
+    return (
+        scenario.again is not None
+        and node.provision_state == scenario.way.flow.failed
+        and len(told) == 1
+    )
 
 
 def expected(scenario: Scenario, before: Before) -> tuple[str, str | None]:
     """Return the state that the node has to end in, and what its error has to say."""
-    state = before.node.provision_state
-    lost = f"conductor {before.node.reservation} was lost since "
+    state, flow = before.node.provision_state, before.flow
+    if before.goes_on(scenario):
+        return scenario.goal, None
     if before.had_ended(scenario):
         return state, before.node.last_error
     attempt = before.cut_off(scenario)
-    if attempt is not None:
-        return states.DEPLOYFAIL, (
-            f"{attempt.interface}.{attempt.step} failed: interrupted: {lost}"
-        )
-    if state in (states.DELETING, states.VERIFYING):
-        return states.next_state(state, states.FAIL), f"{state} was interrupted: {lost}"
+    if attempt is not None and flow is not None:
+        return flow.failed, f"{attempt.interface}.{attempt.step} failed: interrupted: {before.lost}"
+    if flow is None and state in states.TRANSIENT_STATES:
+        return states.next_state(state, states.FAIL), f"{state} was interrupted: {before.lost}"
     return scenario.goal, None
 
 
@@ -82,30 +123,58 @@ def check(database: Database, scenario: Scenario, before: Before, uuid: str) -> 
     assert node.provision_state == state, (node.provision_state, node.last_error)
     if error is not None:
         assert node.last_error is not None and error in node.last_error, node.last_error
-    failed = states.STATES[state].failed
-    assert not failed or node.last_error, "failed without a reason"
-    if state in (states.ACTIVE, states.MANAGEABLE):
-        assert node.last_error is None
-    nothing_is_left(node)
-    for run in runs.of_node(database, node.id):
+    told = runs.of_node(database, node.id)
+    nothing_is_left(node, told[0] if told else None)
+    for run in told:
         history_is_complete(database, node, run)
     each_end_is_told(database, node)
     if scenario.steps:
-        _steps_ran_as_they_may(database, scenario, node)
+        for run in told:
+            _steps_ran_as_they_may(database, scenario, node, run)
+        if told:
+            _is_planned_as_asked(scenario, told[-1])
+        _what_was_done_is_not_done_again(database, told)
+        _the_instance_is_gone(scenario, node, told)
 
 
-def nothing_is_left(node: Node) -> None:
-    """No lock, no plan, no token: the same after every ending."""
+def nothing_is_left(node: Node, last: StepRun | None = None) -> None:
+    """No lock, no plan, no token: the same after every ending of every flow.
+
+    :param last: the run that ended last, if it is to be looked at.
+    """
     held = (node.reservation, node.lock_token, node.lock_purpose, node.locked_at)
     assert held == (None,) * 4, held
     assert node.run_id is None
     info = node.driver_internal_info
-    for key in ("deploy_steps", "deploy_step_index", "agent_secret_token", *DEPLOY.flags):
+    for key in ("agent_secret_token", "agent_url", *(k for f in FLOWS.values() for k in f.keys)):
         assert key not in info, key
     assert node.target_power_state is None
-    assert node.target_provision_state == states.STATES[node.provision_state].target
-    good = not states.STATES[node.provision_state].failed
-    assert not (good and node.deploy_step), node.deploy_step
+    state = states.STATES[node.provision_state]
+    assert node.target_provision_state in (state.target, *state.other_targets)
+    assert not state.failed or node.last_error, "failed without a reason"
+    for flow in FLOWS.values():
+        current = getattr(node, flow.step_field)
+        assert current is None or node.provision_state == flow.failed, (flow.name, current)
+    if last is None or state.name == states.ERROR:
+        return
+    assert node.last_error == last.error, (node.last_error, last.error)
+    assert (last.outcome == endings.SUCCESS) == (last.error is None)
+    if last.outcome != endings.SUCCESS:
+        assert node.provision_state == FLOWS[last.flow].failed
+
+
+def names_of(run: StepRun) -> list[str]:
+    """Return what a run does, in order: what prepares it, and its steps."""
+    flow = FLOWS[run.flow]
+    begins = [entry["step"] for entry in run.plan if not entry.get("skip")]
+    nothing = not begins and flow.may_be_empty is not True
+    if flow.prepare is None or nothing or _without_ramdisk(run):
+        return begins
+    return [flow.prepare.method, *begins]
+
+
+def _without_ramdisk(run: StepRun) -> bool:
+    return bool((run.request or {}).get("disable_ramdisk"))
 
 
 def history_is_complete(database: Database, node: Node, run: StepRun) -> None:
@@ -120,49 +189,120 @@ def history_is_complete(database: Database, node: Node, run: StepRun) -> None:
         assert attempt.finished_at >= attempt.started_at
         left = (attempt.owner, attempt.due_at, attempt.deadline_at, attempt.signal, attempt.poll)
         assert left == (None,) * 5, left
-        without = attempt.outcome in ("success", "undeployed")
+        assert not attempt.reenter and not attempt.reboot
+        without = attempt.outcome in (endings.SUCCESS, endings.UNDEPLOYED)
         assert without == (attempt.error is None), (attempt.outcome, attempt.error)
-    assert list(by_position) == list(range(len(by_position))), list(by_position)
+    first = 1 if _without_ramdisk(run) else 0
+    assert list(by_position) == list(range(first, first + len(by_position))), list(by_position)
     for position, tries in by_position.items():
         assert [one.attempt for one in tries] == list(range(1, len(tries) + 1))
         assert len({one.step for one in tries}) == 1
-        assert all(one.outcome in ("failed", "interrupted") for one in tries[:-1])
-        last = position == len(by_position) - 1
-        assert last or tries[-1].outcome == "success", (position, tries[-1].outcome)
-    begun = [tries[0].step for tries in by_position.values()]
-    plan = ["prepare", *(entry["step"] for entry in run.plan)]
+        assert all(one.outcome in (endings.FAILED, endings.INTERRUPTED) for one in tries[:-1])
+        last = position == max(by_position)
+        assert last or tries[-1].outcome == endings.SUCCESS, (position, tries[-1].outcome)
+    begun, plan = [tries[0].step for tries in by_position.values()], names_of(run)
     assert begun == plan[: len(begun)], (begun, plan)
-    if run.outcome == "success":
-        assert begun == plan and all(t[-1].outcome == "success" for t in by_position.values())
+    if run.outcome == endings.SUCCESS:
+        assert begun == plan
+        assert all(t[-1].outcome == endings.SUCCESS for t in by_position.values())
 
 
 def each_end_is_told(database: Database, node: Node) -> None:
     """Every run that ended has one entry in the node's history."""
-    ends = Counter(f"deploy {run.outcome}" for run in runs.of_node(database, node.id))
+    ends = Counter(f"{run.flow} {run.outcome}" for run in runs.of_node(database, node.id))
     told = Counter(entry.event_type for entry in nodes.history_of(database, node.id))
+    told.pop("lock broken", None)
     assert told == ends, (told, ends)
 
 
-def _steps_ran_as_they_may(database: Database, scenario: Scenario, node: Node) -> None:
-    run = support.last_run(database, node)
-    ran = journal.runs()
+def _steps_ran_as_they_may(
+    database: Database, scenario: Scenario, node: Node, run: StepRun
+) -> None:
+    flow, ran = FLOWS[run.flow], journal.runs(run.id)
     tries: dict[str, int] = {}
     for attempt in runs.attempts(database, [run.id])[run.id]:
         tries[attempt.step] = attempt.attempt
     for step in set(ran):
+        again = repeatable(scenario, flow, step, run)
         assert ran.count(step) <= tries.get(step, 0), f"{step} ran and no attempt says so: {ran}"
-        assert repeatable(scenario, step) or ran.count(step) == 1, f"{step} ran twice: {ran}"
-        entered = journal.count("enter", step)
-        assert repeatable(scenario, step) or entered <= 1, f"{step} was entered twice"
+        assert again or ran.count(step) == 1, f"{step} ran twice: {ran}"
+        entered = sum(line == ("enter", step, str(run.id)) for line in journal.all())
+        assert again or entered <= 1, f"{step} was entered twice"
     order = [step for step, after in pairwise([*ran, None]) if step != after]
-    plan = ["prepare", *(entry["step"] for entry in run.plan)]
+    silent = {entry["step"] for entry in run.plan if _is_silent(entry)}
+    plan = [step for step in names_of(run) if step not in silent]
     assert order == plan[: len(order)], f"ran {ran}, planned {plan}"
-    if run.outcome == "success":
+    if run.outcome == endings.SUCCESS:
         assert order == plan, f"skipped: ran {ran}, planned {plan}"
-    if node.provision_state == states.DEPLOYFAIL:
+        _is_put_away(flow, run)
+    if node.provision_state == flow.failed and run.id == _newest(database, node):
         last = list(tries)[-1]
-        assert last == "prepare" or (node.deploy_step or {}).get("step") == last
+        prepared = flow.prepare is not None and last == flow.prepare.method
+        named = (getattr(node, flow.step_field) or {}).get("step")
+        old = run.mechanism == runs.OLD_WAY
+        kept = flow.step_field in Node.__table__.columns
+        assert prepared or old or not kept or named == last, (named, last)
         assert f".{last} failed: " in (node.last_error or ""), node.last_error
+
+
+def _newest(database: Database, node: Node) -> int:
+    return runs.of_node(database, node.id, limit=1)[0].id
+
+
+def _is_silent(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a step writes nothing into the journal."""
+    return is_reserved(entry) and not entry.get("old_way")
+
+
+def _is_put_away(flow: StepFlow, run: StepRun) -> None:
+    """What was made ready for the steps is put away before a good end."""
+    if flow.finish is not None and run.plan:
+        put_away = ("tidy", flow.finish.method, str(run.id)) in journal.all()
+        assert put_away != _without_ramdisk(run)
+
+
+def _is_planned_as_asked(scenario: Scenario, first: StepRun) -> None:
+    """What a request lists runs in its order; what nobody asks for, by priority."""
+    flow = FLOWS[first.flow]
+    planned = [entry for entry in first.plan if entry["step"] != "grown"]
+    if scenario.way.listed and first.flow == scenario.way.flow.name:
+        asked = scenario.asked() or []
+        assert [label_of(one) for one in planned] == [label_of(one) for one in asked]
+    elif first.mechanism != runs.OLD_WAY:
+        own = scenario.vendor.declared_steps[flow.name]
+        wanted = {f"vendor.{name}": one.priority for name, one in own.items() if one.priority}
+        if first.flow == scenario.way.flow.name:
+            wanted |= {label_of(one): one["priority"] for one in scenario.asked() or ()}
+        wanted |= {label_of(one): one["priority"] for one in planned if one.get("agent")}
+        names = [label_of(one) for one in planned]
+        assert names == sorted(wanted, key=lambda name: -wanted[name]), names
+
+
+def _what_was_done_is_not_done_again(database: Database, told: Sequence[StepRun]) -> None:
+    """A run that goes on begins with what failed, or after it, in a new attempt."""
+    for run, before in pairwise(told):
+        if run.resumes is None:
+            continue
+        assert run.resumes == before.uuid
+        done = {
+            attempt.step
+            for attempt in runs.attempts(database, [before.id])[before.id]
+            if attempt.outcome == endings.SUCCESS and attempt.position > 0
+        }
+        skipped = {entry["step"] for entry in run.plan if entry.get("skip")}
+        assert done <= skipped and len(skipped - done) <= 1, (done, skipped)
+        assert not skipped & set(journal.runs(run.id))
+
+
+def _the_instance_is_gone(scenario: Scenario, node: Node, told: Sequence[StepRun]) -> None:
+    """An undeployment takes the instance off the machine once, and its data off the node."""
+    torn_down = journal.count("tear", "down")
+    assert torn_down <= 1
+    if not scenario.instance:
+        return
+    cleaned = bool(told) and told[0].flow == "clean"
+    assert not cleaned or torn_down == 1
+    assert (node.instance_uuid is None) == (not node.instance_info) == cleaned
 
 
 def aged(database: Database, host: str) -> None:

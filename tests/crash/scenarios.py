@@ -1,270 +1,93 @@
-"""What the crash matrix runs: nodes with steps of every kind, and what people do to them."""
+"""The stories of the crash matrix: nodes with steps of every kind, and what people do to them.
+
+A story is told in each flow that can have it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deploysteps import exceptions, states
+from deploysteps.conductor import task_manager
+from deploysteps.db import runs
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.drivers import base
+from deploysteps.steps import StepFlow, flow_of_state
 from tests import support
-from tests.crash.stepwise import Stepwise, World, nothing_else, points
+from tests.crash import drivers
+from tests.crash.journal import journal
+from tests.crash.stepwise import Stepwise, World, agent_beats, nothing_else
 
+Asked = list[dict[str, Any]] | None
+Begin = Callable[..., None]
+"""Called with a conductor, a node, the steps of the request and what else it has."""
 
-class Journal:
-    """What really happened, out of the database's reach: a file that is appended to."""
 
-    path = Path(os.devnull)
-    fatal = ""
-    """A step whose code kills the process."""
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way into a flow."""
 
-    def note(self, what: str, step: str) -> None:
-        """Append one line, in one write, and pass a point of the process."""
-        points()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(file, f"{what} {step}\n".encode())
-        finally:
-            os.close(file)
-        if step == self.fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
-        points()
+    name: str
+    at: str
+    """The state that the node has before."""
+    event: str
+    ask: Begin
+    listed: bool = False
+    """What is asked for is the whole list, in its order."""
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Return (what, step) of each line."""
-        if not self.path.exists():
-            return []
-        pairs = (line.split(" ", 1) for line in self.path.read_text().splitlines())
-        return [(what, step) for what, step in pairs]
+    @property
+    def running(self) -> str:
+        """The state that it leads to."""
+        return states.next_state(self.at, self.event)
 
-    def count(self, what: str, step: str) -> int:
-        """Return how often this was noted."""
-        return self.lines().count((what, step))
+    @property
+    def flow(self) -> StepFlow:
+        """The flow that it begins."""
+        flow = flow_of_state(self.running)
+        assert flow is not None
+        return flow
 
-    def runs(self) -> list[str]:
-        """Return the steps whose code did its work, in order."""
-        return [step for what, step in self.lines() if what == "run"]
+    @property
+    def goal(self) -> str:
+        """Where it leads when all goes well."""
+        target = states.target_after(self.at, self.event, None)
+        return states.next_state(self.running, states.good_end(self.running, target))
 
-
-journal = Journal()
 
+def _action(name: str) -> Begin:
+    def ask(conductor: Stepwise, node: Node, asked: Asked) -> None:
+        conductor.manager.do_provisioning_action(None, node.uuid, name)
 
-class Deploy(support.Deploy):
-    """No steps; tells that it prepared and tidied up."""
+    return ask
 
-    def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
-        return []
 
-    def prepare(self, task: Any) -> None:
-        journal.note("run", "prepare")
+def _deploys(conductor: Stepwise, node: Node, asked: Asked) -> None:
+    conductor.manager.do_node_deploy(None, node.uuid, deploy_steps=asked)
 
-    def clean_up(self, task: Any) -> None:
-        journal.note("clean", "up")
 
-    def tear_down(self, task: Any) -> None:
-        journal.note("tear", "down")
+def _cleans(conductor: Stepwise, node: Node, asked: Asked, **more: Any) -> None:
+    conductor.manager.do_node_clean(None, node.uuid, clean_steps=asked, **more)
 
 
-class Kinds(support.Vendor):
-    """A method for each kind of step; the classes below declare them."""
+def _services(conductor: Stepwise, node: Node, asked: Asked, **more: Any) -> None:
+    conductor.manager.do_node_service(None, node.uuid, service_steps=asked, **more)
 
-    def _sync(self, task, name):
-        journal.note("run", name)
 
-    def _agent(self, task, name):
-        journal.note("run", name)
-        return states.DEPLOYWAIT
+DEPLOY = Way("deploy", states.AVAILABLE, states.DEPLOY, _deploys)
+PROVIDE = Way("provide", states.MANAGEABLE, states.PROVIDE, _action(states.PROVIDE))
+CLEAN = Way("clean", states.MANAGEABLE, states.CLEAN, _cleans, listed=True)
+SERVICE = Way("service", states.ACTIVE, states.SERVICE, _services, listed=True)
+VERIFY = Way("verify", states.ENROLL, states.MANAGE, _action(states.MANAGE))
 
-    def _polled(self, task, name):
-        journal.note("run", name)
-        return states.wait(states.DEPLOYWAIT, poll=0)
-
-    def _unready(self, task, name, after):
-        """Ask once to be entered again; the work is done after that."""
-        if journal.count("enter", name) == 0:
-            journal.note("enter", name)
-            raise exceptions.StepNotReady("not yet", after=after)
-        journal.note("run", name)
-
-    def _failing_once(self, task, name):
-        journal.note("run", name)
-        if journal.count("run", name) == 1:
-            raise exceptions.DeployStepFailed("the first time it fails")
-
-    def check_step(self, task, step):
-        journal.note("check", step["step"])
-        done = journal.count("check", step["step"]) > 1
-        return states.StepStatus.DONE if done else states.StepStatus.RUNNING
-
-
-class Safe(Kinds):
-    """Steps that may be run again."""
-
-    @base.deploy_step(priority=90, repeatable=True)
-    def sync(self, task):
-        return self._sync(task, "sync")
-
-    @base.deploy_step(priority=80, repeatable=True)
-    def agent(self, task):
-        return self._agent(task, "agent")
-
-    @base.deploy_step(priority=70, repeatable=True)
-    def polled(self, task):
-        return self._polled(task, "polled")
-
-    @base.deploy_step(priority=60, repeatable=True, retries=1, retry_delay=0.001)
-    def retried(self, task):
-        return self._failing_once(task, "retried")
-
-    @base.deploy_step(priority=50, repeatable=True, retries=1)
-    def retried_at_once(self, task):
-        return self._failing_once(task, "retried_at_once")
-
-    @base.deploy_step(priority=40, repeatable=True)
-    def unready(self, task):
-        return self._unready(task, "unready", after=0)
-
-    @base.deploy_step(priority=30, repeatable=True)
-    def unready_agent(self, task):
-        return self._unready(task, "unready_agent", after=None)
-
-    @base.deploy_step(priority=20, repeatable=True)
-    def grows(self, task):
-        """Lengthen the plan in flight, once."""
-        self._sync(task, "grows")
-        plan = task.node.driver_internal_info["deploy_steps"]
-        if all(entry["step"] != "grown" for entry in plan):
-            here = [entry["step"] for entry in plan].index("grows")
-            entry = {**plan[here], "id": "grown", "step": "grown"}
-            task.node.driver_internal_info["deploy_steps"] = [
-                *plan[: here + 1],
-                entry,
-                *plan[here + 1 :],
-            ]
-            task.node.save()
-
-    @base.deploy_step(priority=0, repeatable=True)
-    def grown(self, task):
-        return self._sync(task, "grown")
-
-    @base.deploy_step(priority=10, repeatable=True)
-    def last(self, task):
-        return self._sync(task, "last")
-
-
-class Once(Kinds):
-    """Steps that must not be run twice."""
-
-    @base.deploy_step(priority=90)
-    def sync(self, task):
-        task.node.set_driver_internal_info("mark", {"nested": ["sync"]})
-        return self._sync(task, "sync")
-
-    @base.deploy_step(priority=80)
-    def agent(self, task):
-        return self._agent(task, "agent")
-
-    @base.deploy_step(priority=75)
-    def agent_again(self, task):
-        return self._agent(task, "agent_again")
-
-    @base.deploy_step(priority=70)
-    def polled(self, task):
-        return self._polled(task, "polled")
-
-    @base.deploy_step(priority=60)
-    def unready(self, task):
-        return self._unready(task, "unready", after=0)
-
-    @base.deploy_step(priority=50, repeatable=True)
-    def safe(self, task):
-        return self._sync(task, "safe")
-
-    @base.deploy_step(priority=10)
-    def last(self, task):
-        return self._agent(task, "last")
-
-
-class Failing(Kinds):
-    """The second step fails for good."""
-
-    @base.deploy_step(priority=90)
-    def first(self, task):
-        return self._sync(task, "first")
-
-    @base.deploy_step(priority=80, repeatable=True, retries=1)
-    def broken(self, task):
-        journal.note("run", "broken")
-        raise exceptions.DeployStepFailed("it is broken")
-
-    @base.deploy_step(priority=70)
-    def never(self, task):
-        return self._sync(task, "never")
-
-
-class Waiting(Kinds):
-    """Two waits, for what may happen to a node that waits."""
-
-    @base.deploy_step(priority=90)
-    def first(self, task):
-        return self._agent(task, "first")
-
-    @base.deploy_step(priority=80)
-    def second(self, task):
-        return self._agent(task, "second")
-
-
-class Impatient(Waiting):
-    """The second wait is over as soon as it is looked at."""
-
-    @base.deploy_step(priority=80, timeout=0.001)
-    def second(self, task):
-        return self._agent(task, "second")
-
-
-class Stopping(Kinds):
-    """A conductor that is told to stop while a step runs."""
-
-    @base.deploy_step(priority=90)
-    def first(self, task):
-        self._sync(task, "first")
-        if journal.count("stop", "asked") == 0:
-            journal.note("stop", "asked")
-            task.runtime.stopping.set()
-
-    @base.deploy_step(priority=80)
-    def second(self, task):
-        return self._sync(task, "second")
-
-
-class Aborted(Kinds):
-    """A run whose end is asked for while a step's code runs, and while one waits."""
-
-    @base.deploy_step(priority=90)
-    def first(self, task):
-        return self._agent(task, "first")
-
-    @base.deploy_step(priority=80)
-    def second(self, task):
-        self._sync(task, "second")
-        if task.node.extra.get("abort") == "running":
-            _operator_aborts(task.runtime, task.node)
-
-    @base.deploy_step(priority=70)
-    def third(self, task):
-        return self._agent(task, "third")
-
-
-def _operator_aborts(runtime: Any, node: Any) -> None:
-    from deploysteps.conductor.manager import ConductorManager
-
-    ConductorManager(runtime).do_provisioning_action(None, node.uuid, states.ABORT)
-    journal.note("abort", "asked")
+WAYS: dict[str, Way] = {way.name: way for way in (DEPLOY, PROVIDE, CLEAN, SERVICE, VERIFY)}
+ALL = tuple(WAYS.values())
+WAITING = tuple(way for way in ALL if way.flow.waiting)
+REQUESTED = (DEPLOY, CLEAN, SERVICE)
+"""Ways on which people may ask for steps."""
+GOING_ON = (DEPLOY, SERVICE)
+"""Ways on which a failed run may go on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,43 +95,98 @@ class Scenario:
     """One story. It is told until it ends, then until each of its points."""
 
     name: str
-    vendor: type[Kinds]
-    begin: Callable[[Stepwise, Node], None]
-    """What someone asks for; asked again when a crash lost the question."""
-    goal: str = states.ACTIVE
+    way: Way
+    vendor: type[drivers.Kinds]
+    goal: str
     """The state it ends in when nothing is lost."""
     world: World = nothing_else
-    at: str = states.AVAILABLE
-    """The state that the node has before."""
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
+    classes: Mapping[str, type[base.BaseInterface]] = dataclasses.field(
+        default_factory=lambda: drivers.INTERFACES
+    )
+    also: tuple[dict[str, Any], ...] = ()
+    """Steps of others than the vendor interface that are asked for, where somebody asks."""
+    backwards: bool = False
+    """Its steps may be asked for in any order: the last one first."""
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What the request has beside its steps."""
+    again: str | None = None
+    """What the operator says when the first run has failed: ``at`` or ``after``."""
+    verb: Callable[[Stepwise, Node], None] | None = None
+    """What somebody asks for instead of the way's own request."""
+    at: str = ""
+    """The state that the node has before, where it is not the way's."""
+    instance: bool = False
+    """Whether the node has an instance from the beginning."""
     steps: bool = True
-    """Whether it is a run of steps, whose history has to be complete."""
+    """Whether there are runs of steps, whose history has to be complete."""
+
+    @property
+    def before(self) -> str:
+        """The state that the node has before."""
+        return self.at or self.way.at
+
+    @property
+    def interfaces(self) -> dict[str, type[base.BaseInterface]]:
+        """Every interface that is not the fake one."""
+        return {"vendor": self.vendor, **self.classes}
+
+    def asked(self) -> Asked:
+        """Return the steps of the request; None where nobody names any."""
+        wanted = [dict(one) for one in self.also] if self.way in REQUESTED else []
+        if self.way.listed:
+            own = self.vendor.declared_steps["deploy"]
+            wanted += [
+                {"interface": "vendor", "step": name, "args": {}, "priority": one.priority}
+                for name, one in own.items()
+                if one.priority and name in self.vendor.declared_steps[self.way.flow.name]
+            ]
+            wanted.sort(key=lambda one: one["priority"], reverse=not self.backwards)
+            for one in wanted:
+                del one["priority"]
+        return wanted or None
+
+    def begin(self, conductor: Stepwise, node: Node) -> None:
+        """Ask for it; asked again when a crash lost the question."""
+        if self.verb is not None:
+            self.verb(conductor, node)
+        else:
+            self.way.ask(conductor, node, self.asked(), **self.more)
+
+    def go_on(self, conductor: Stepwise, node: Node) -> None:
+        """Ask, as an operator, to go on after a failure."""
+        journal.note("again", "asked")
+        last = runs.of_node(conductor.database, node.id, limit=1)[0]
+        attempt = runs.last_attempt(conductor.database, last.id)
+        # What prepares the node cannot be left out.
+        how = "at" if attempt is None or attempt.position == 0 else self.again
+        ask = {DEPLOY: conductor.manager.do_node_deploy, SERVICE: conductor.manager.do_node_service}
+        ask[self.way](None, node.uuid, resume=how)
 
 
-def deploy(conductor: Stepwise, node: Node) -> None:
-    conductor.manager.do_node_deploy(None, node.uuid)
+# --- what people do to a node that waits -----------------------------------------------
 
 
 def tear_down(conductor: Stepwise, node: Node) -> None:
     conductor.manager.do_node_tear_down(None, node.uuid)
 
 
-def manage(conductor: Stepwise, node: Node) -> None:
-    conductor.manager.do_provisioning_action(None, node.uuid, states.MANAGE)
-
-
 def power_off(conductor: Stepwise, node: Node) -> None:
     conductor.manager.change_node_power_state(None, node.uuid, states.POWER_OFF)
 
 
-def _aborts_third(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
-    """Abort the third step's wait; the agent is silent by then."""
-    if attempt.step != "third":
-        return False
-    if attempt.signal != "abort":
-        _operator_aborts(conductor.runtime, node)
-    conductor.sweeper.sweep()
-    return True
+def _aborts(step: str) -> World:
+    """Abort the wait of a step; the agent is silent by then."""
+
+    def world(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+        if attempt.step != step:
+            return False
+        if attempt.signal != "abort":
+            drivers.operator_aborts(conductor.runtime, node)
+        conductor.sweeper.sweep()
+        return True
+
+    return world
 
 
 def _silent_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
@@ -320,7 +198,7 @@ def _silent_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> boo
 
 
 def _undeploys_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
-    if attempt.step != "second":
+    if attempt.step != "second" or not states.can(node.provision_state, states.DELETE):
         return False
     tear_down(conductor, node)
     return True
@@ -328,8 +206,6 @@ def _undeploys_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> 
 
 def _told(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
     """Complete the first wait by a callback and fail the second."""
-    from deploysteps.conductor import task_manager
-
     if attempt.signal is None:
         with task_manager.acquire(None, node.uuid, shared=True, runtime=conductor.runtime) as task:
             if attempt.step == "first":
@@ -340,26 +216,125 @@ def _told(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
     return True
 
 
+def _boots(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+    """Beat as the agent of the old boot, in vain, and then as that of the new one."""
+    if attempt.step != "reboots":
+        return False
+    old = journal.path.with_suffix(".token").read_text()
+    try:
+        conductor.manager.heartbeat(None, node.uuid, support.CALLBACK, agent_token=old)
+    except exceptions.InvalidParameterValue:
+        agent_beats(conductor, node)
+        return True
+    raise AssertionError("the agent of the old boot was heard")
+
+
+def _asked(priority: int, step: str, interface: str = "deploy", **args: Any) -> dict[str, Any]:
+    return {"interface": interface, "step": step, "args": args, "priority": priority}
+
+
+HOLD = (_asked(85, "hold"), _asked(84, "wait", seconds=0.001), _asked(83, "reboot", "power"))
+WAIT = (_asked(85, "wait"), _asked(80, "power_off", "power"))
+
+
+def _story(
+    name: str,
+    vendor: type[drivers.Kinds],
+    ways: tuple[Way, ...],
+    end: str = states.DONE,
+    world: World = nothing_else,
+    **more: Any,
+) -> Iterator[Scenario]:
+    """Yield a story, told in each of these ways; ``end`` is ``done``, ``fail`` or a state."""
+    for way in ways:
+        goals = {states.DONE: way.goal, states.FAIL: way.flow.failed}
+        told = name if way is DEPLOY else f"{name}-{way.name}"
+        yield Scenario(told, way, vendor, goals.get(end, end), world, **more)
+
+
+_FAIL = states.FAIL
+_STORIES = (
+    _story("repeatable", drivers.Safe, ALL, backwards=True),
+    _story("once", drivers.Once, ALL, backwards=True),
+    _story("failing", drivers.Failing, ALL, _FAIL),
+    _story("stopping", drivers.Stopping, ALL),
+    _story("aborted-running", drivers.Aborted, ALL, _FAIL, values={"extra": {"abort": "running"}}),
+    _story("aborted-waiting", drivers.Aborted, WAITING, _FAIL, _aborts("third")),
+    _story("aborted-holding", drivers.Alone, REQUESTED, _FAIL, _aborts("hold"), also=HOLD),
+    _story("timed-out", drivers.Impatient, WAITING, _FAIL, _silent_second),
+    _story("told", drivers.Waiting, WAITING, _FAIL, _told),
+    _story("reserved", drivers.Alone, REQUESTED, also=HOLD),
+    _story("reserved-wait", drivers.Alone, REQUESTED, also=WAIT),
+    _story("rebooting", drivers.Rebooting, WAITING, world=_boots),
+    _story("agent-first", drivers.Waiting, WAITING, values={"extra": {"prepare": "waits"}}),
+    _story(
+        "agents-steps",
+        drivers.Alone,
+        WAITING,
+        values={"extra": {"prepare": "waits"}},
+        classes={**drivers.INTERFACES, "deploy": drivers.TellingDeploy},
+        also=(_asked(95, "agents_own", "raid"),),
+    ),
+    _story("without-ramdisk", drivers.Waiting, (CLEAN, SERVICE), more={"disable_ramdisk": True}),
+    _story("resumed-at", drivers.Mended, GOING_ON, again="at"),
+    _story("resumed-after", drivers.Mended, GOING_ON, again="after"),
+    _story(
+        "resumed-agents",
+        drivers.Mended,
+        GOING_ON,
+        again="at",
+        values={"extra": {"prepare": "waits"}},
+        classes={**drivers.INTERFACES, "deploy": drivers.TellingDeploy},
+        also=(_asked(95, "agents_own", "raid"),),
+    ),
+    _story("empty", drivers.Kinds, (PROVIDE, VERIFY)),
+    _story(
+        "undeployed-waiting",
+        drivers.Waiting,
+        GOING_ON,
+        states.AVAILABLE,
+        _undeploys_second,
+        instance=True,
+    ),
+    _story(
+        "undeployed",
+        drivers.Waiting,
+        (DEPLOY,),
+        states.AVAILABLE,
+        at=states.ACTIVE,
+        verb=tear_down,
+        instance=True,
+    ),
+    _story("old", drivers.Kinds, (DEPLOY,), classes=drivers.OLD),
+    _story(
+        "powered",
+        drivers.Waiting,
+        (DEPLOY,),
+        states.ACTIVE,
+        at=states.ACTIVE,
+        verb=power_off,
+        steps=False,
+    ),
+)
+
 SCENARIOS: dict[str, Scenario] = {
-    found.name: found
-    for found in (
-        Scenario("repeatable", Safe, deploy),
-        Scenario("once", Once, deploy),
-        Scenario("failing", Failing, deploy, states.DEPLOYFAIL),
-        Scenario("stopping", Stopping, deploy),
-        Scenario(
-            "aborted-running",
-            Aborted,
-            deploy,
-            states.DEPLOYFAIL,
-            values={"extra": {"abort": "running"}},
-        ),
-        Scenario("aborted-waiting", Aborted, deploy, states.DEPLOYFAIL, _aborts_third),
-        Scenario("timed-out", Impatient, deploy, states.DEPLOYFAIL, _silent_second),
-        Scenario("told", Waiting, deploy, states.DEPLOYFAIL, _told),
-        Scenario("undeployed-waiting", Waiting, deploy, states.AVAILABLE, _undeploys_second),
-        Scenario("undeployed", Waiting, tear_down, states.AVAILABLE, at=states.ACTIVE, steps=False),
-        Scenario("managed", Waiting, manage, states.MANAGEABLE, at=states.ENROLL, steps=False),
-        Scenario("powered", Waiting, power_off, states.ACTIVE, at=states.ACTIVE, steps=False),
-    )
+    scenario.name: scenario for story in _STORIES for scenario in story
 }
+
+IN_DEPLOY = [name for name, scenario in SCENARIOS.items() if scenario.way is DEPLOY]
+ELSEWHERE = [name for name in SCENARIOS if name not in IN_DEPLOY]
+
+DENSE = [
+    "repeatable",
+    "once",
+    "failing",
+    "stopping",
+    "aborted-running",
+    "aborted-waiting",
+    "timed-out",
+    "told",
+    "undeployed",
+    "undeployed-waiting",
+    "powered",
+]
+"""Told until each of their points on every database; the others share most of theirs."""

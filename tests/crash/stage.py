@@ -13,7 +13,8 @@ from deploysteps.db.engine import Database
 from deploysteps.db.models import Node
 from tests import support
 from tests.crash import checks
-from tests.crash.scenarios import Deploy, Scenario, journal
+from tests.crash.journal import journal
+from tests.crash.scenarios import Scenario
 from tests.crash.stepwise import Served, Stepwise, drive, eyes_of, points, watched
 
 HOST, OTHER = "conductor-1", "conductor-2"
@@ -41,7 +42,7 @@ class Stage:
         self.scenario = scenario
         self.database = watched(Database(_hasty(database), connect_wait=5))
         self.eyes = eyes_of(self.database)
-        self.registry = support.registry(conf, vendor=scenario.vendor, deploy=Deploy)
+        self.registry = support.registry(conf, **scenario.interfaces)
         self.uuid = ""
         self._kind = Served if served else Stepwise
         journal.path = path
@@ -75,12 +76,16 @@ class Stage:
         points.arm(at)
         self._tell(conductor)
 
-    def next_life(self, host: str, at: int = 0) -> None:
-        """Recover as ``host``, tell the rest and check all; die at a point if there is one."""
+    def next_life(self, host: str, at: int = 0, *, unlocked: bool = False) -> None:
+        """Recover as ``host``, tell the rest and check all; die at a point if there is one.
+
+        :param unlocked: an operator breaks the dead one's lock, before its time is over.
+        """
         before = checks.Before(self.eyes, self.uuid)
         try:
             if host != HOST:
                 self._is_left_to_a_conductor_that_may_live(host, before)
+                before.lock_broken = unlocked and self._unlock(host, before)
                 checks.aged(self.eyes, HOST)
             points.arm(at)
             self.live(host)
@@ -108,28 +113,37 @@ class Stage:
         try:
             return nodes.get(self.eyes, self.uuid)
         except exceptions.NodeNotFound:
-            return conductor.manager.create_node(
-                None,
-                {
-                    "uuid": self.uuid,
-                    "driver": "test-hardware",
-                    "provision_state": self.scenario.at,
-                    **self.scenario.values,
-                },
-            )
+            values = {
+                "uuid": self.uuid,
+                "driver": "test-hardware",
+                "provision_state": self.scenario.before,
+                **self.scenario.values,
+            }
+            if self.scenario.instance:
+                values |= {"instance_uuid": self.uuid, "instance_info": {"image_source": "one"}}
+            return conductor.manager.create_node(None, values)
 
     def _tell(self, conductor: Stepwise) -> None:
         """Tell the story from where it is."""
         node = self.node(conductor)
-        if node.provision_state == self.scenario.at and not self._was_asked(node):
+        if node.provision_state == self.scenario.before and not self._was_asked(node):
             self.scenario.begin(conductor, node)
-        if not conductor.runtime.stopping.is_set():
-            drive(conductor, self.eyes, self.uuid, self.scenario.world)
+        while not conductor.runtime.stopping.is_set():
+            node = drive(conductor, self.eyes, self.uuid, self.scenario.world)
+            if not checks.is_to_go_on(self.scenario, node, runs.of_node(self.eyes, node.id)):
+                return
+            self.scenario.go_on(conductor, node)
 
     def _was_asked(self, node: Node) -> bool:
         if self.scenario.steps:
             return bool(runs.of_node(self.eyes, node.id, limit=1))
         return bool(journal.lines()) or node.last_error is not None
+
+    def _unlock(self, host: str, before: checks.Before) -> bool:
+        if before.node.reservation is None:
+            return False
+        self.conductor(host).manager.unlock_node(None, self.uuid, "its host burns")
+        return True
 
     def _is_left_to_a_conductor_that_may_live(self, host: str, before: checks.Before) -> None:
         node = before.node

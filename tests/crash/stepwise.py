@@ -329,6 +329,8 @@ def _while_it_waits(conductor: Stepwise, node: Node, attempt: StepAttempt, world
         if attempt.owner == "agent" and attempt.signal is None:
             agent_beats(conductor, node)
             return
+        if attempt.owner == "operator" and attempt.signal is None:
+            conductor.manager.do_provisioning_action(None, node.uuid, states.UNHOLD)
     except exceptions.NodeLocked:
         return
     if attempt.conductor != conductor.runtime.host:

@@ -24,7 +24,8 @@ from deploysteps.db.models import Node
 from deploysteps.drivers import base
 from tests import support
 from tests.crash import checks
-from tests.crash.scenarios import Deploy, Kinds, journal
+from tests.crash.drivers import Deploy, Kinds
+from tests.crash.journal import journal
 from tests.crash.stepwise import Peer, points, watched
 
 FROZEN, AWAKE = "conductor-1", "conductor-2"

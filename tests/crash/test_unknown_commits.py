@@ -21,7 +21,8 @@ from deploysteps.db import engine, nodes
 from deploysteps.db.engine import Database
 from tests import support
 from tests.crash import checks
-from tests.crash.scenarios import SCENARIOS, journal
+from tests.crash.journal import journal
+from tests.crash.scenarios import DENSE, ELSEWHERE, IN_DEPLOY, SCENARIOS
 from tests.crash.stage import HOST, Stage
 from tests.crash.stepwise import drive
 
@@ -138,9 +139,14 @@ HOW = {
 SERVERS = pytest.mark.parametrize("kind", ["postgresql", "mysql"])
 
 
+EACH_WAY = [(name, how) for name in IN_DEPLOY for how in HOW]
+"""Each story of a deployment, in each way."""
+ONE_WAY = [(name, "now and then") for name in ELSEWHERE]
+"""The same stories in the other flows."""
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "how"), EACH_WAY + ONE_WAY)
 def test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, name, how):
     """F16, F28, F34, F54: every transition of every story, broken at its COMMIT."""
     found = stage(name)
@@ -153,7 +159,7 @@ def test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, na
 @pytest.mark.crash
 @SERVERS
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", DENSE)
 def test_no_step_is_lost_or_run_twice_when_a_servers_connections_break(stage, name, how):
     """F16, F28, F34, F54: the same on servers."""
     test_no_step_is_lost_or_run_twice_when_connections_break_at_commit(stage, name, how)

@@ -313,6 +313,8 @@ def test_a_lock_is_broken_by_the_fence_and_that_is_told(database, start):
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
     support.until(lambda: (nodes.get(database, node.uuid).deploy_step or {}).get("step") == "stuck")
+    with pytest.raises(exceptions.Conflict, match="but not since"):
+        service.manager.unlock_node(None, node.uuid, "it hangs", since="2020-01-01T00:00:00+00:00")
     service.manager.unlock_node(None, node.uuid, "it hangs")
     node = support.settle(database, node.uuid, states.DEPLOYFAIL)
     assert "vendor.stuck failed" in node.last_error and "it hangs" in node.last_error

@@ -109,8 +109,17 @@ class Client(Protocol):
     def do_provisioning_action(self, context: Context, node_id: str, action: str) -> None:
         """Do ``manage``, ``provide``, ``abort`` or ``unhold``."""
 
-    def unlock_node(self, context: Context, node_id: str, reason: str | None = None) -> None:
-        """Break the lock that someone holds, keep that in the history, and recover the node."""
+    def unlock_node(
+        self,
+        context: Context,
+        node_id: str,
+        reason: str | None = None,
+        since: str | None = None,
+    ) -> None:
+        """Break the lock that someone holds, keep that in the history, and recover the node.
+
+        ``since``: of the lock that is meant; another is left alone, with a 409.
+        """
 
     def change_node_power_state(
         self, context: Context, node_id: str, new_state: str, timeout: int | None = None

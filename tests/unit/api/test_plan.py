@@ -128,7 +128,8 @@ def test_a_lock_is_broken_at_every_version(api, conductor, node, version, body, 
     """F65."""
     answer = api("DELETE", f"/v1/nodes/{node.uuid}/lock", body, version=version)
     assert (answer.status, answer.text) == (204, "")
-    assert conductor.calls == [("unlock_node", (node.uuid,), {"reason": reason})]
+    told = {"reason": reason, "since": None}
+    assert conductor.calls == [("unlock_node", (node.uuid,), told)]
 
 
 @pytest.mark.parametrize("body", [[], {"reason": 5}, {"zzz": 1}, {"reason": "\0"}, "x"])

@@ -346,7 +346,9 @@ def test_unlock_shows_the_lock_and_asks(stub, run, ok):
     assert all(asked["method"] == "GET" for asked in stub.asked)
     told = ok("node", "unlock", "n", "--reason", "it hangs", input="y\n").stdout
     assert "the lock is broken" in told
-    assert stub.last("DELETE")["body"] == {"reason": "it hangs"}
+    # The lock that was shown is the one that is broken, and no other.
+    told = {"reason": "it hangs", "since": "2026-01-02T03:04:05.000000+00:00"}
+    assert stub.last("DELETE")["body"] == told
     asked = ok("node", "unlock", "n", "--reason", "x", "--yes", "--json")
     assert json.loads(asked.stdout) == {"node": "n", "lock": LOCK} and asked.stderr == ""
 
