@@ -467,9 +467,9 @@ def go_on_after(task: TaskManager, flow: StepFlow, last: StepAttempt) -> None:
 def _end_aborted(task: TaskManager, flow: StepFlow, attempt_outcome: str | None = None) -> None:
     run_row = runs.get(task.runtime.database, attempts.run_id_of(task.node))
     why = f"aborted by {run_row.abort_requested_by or 'an operator'}"
-    ending = endings.Ending(
-        endings.ABORTED, states.ABORT, told(task, why), attempt_outcome=attempt_outcome
-    )
+    ended = task.attempt if attempt_outcome is not None else None
+    reason = f"{why}, when {ended.interface}.{ended.step} had ended" if ended else told(task, why)
+    ending = endings.Ending(endings.ABORTED, states.ABORT, reason, attempt_outcome=attempt_outcome)
     endings.end(task, flow, ending)
 
 

@@ -403,7 +403,8 @@ def is_told(world: World, ending: Ending) -> None:
         failed = ending.step or last.step
         if ending.does is putting_away_raised and flow.finish is not None:
             failed = flow.finish.method
-        assert f".{failed} failed: " in node.last_error, node.last_error
+        told = node.last_error
+        assert f".{failed} failed: " in told or f".{failed} had ended" in told, told
     if flow.step_field in Node.__table__.columns:
         assert (current or {}).get("step") == ending.step
     told = nodes.history_of(world.database, node.id)[0]
