@@ -35,6 +35,10 @@ def entry_of(task: TaskManager, flow: StepFlow) -> StepDict:
     if old_way.is_old(attempt):
         return old_way.entry(flow)
     entry: StepDict | None = getattr(task.node, flow.step_field)
+    if entry is None and attempt is not None:  # a step has meddled with it: its attempt names it
+        plan = task.node.driver_internal_info.get(flow.list_field)
+        named = (step for step in plan or () if isinstance(step, Mapping))
+        entry = next((dict(s) for s in named if s.get("id") == attempt.step_id), None)
     if entry is None:
         raise exceptions.InconsistentSteps(reason="the run has no current step")
     return entry

@@ -197,6 +197,13 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
 
     # Flags that the waiting step has set say nothing about this call.
     answer = answers.ask(task, flow, call, flags=False)
+    if task.overheard:
+        if isinstance(answer, answers.Failed):
+            told = words.shown(answer.why, task.masker(), words.LAST_ERROR_BYTES)
+            LOG.warning(
+                "Node %s: heartbeat() failed on a beat that ends no wait: %s", task.node.uuid, told
+            )
+        return None
     if isinstance(answer, answers.Failed):
         return answer
     if task.answer is None:
@@ -216,7 +223,7 @@ def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
     match answer:
         case answers.NotReady():
             _settle(task, flow, attempt, None)
-        case answers.Done() if said[0] in (states.StepStatus.DONE, states.StepStatus.RUNNING):
+        case answers.Done() if type(said[0]) is states.StepStatus:
             done = said[0] is states.StepStatus.DONE
             _settle(task, flow, attempt, answers.DONE if done else None)
         case answers.Done():

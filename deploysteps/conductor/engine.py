@@ -21,6 +21,7 @@ from deploysteps.conductor import (
     planning,
     policy,
     positions,
+    starting,
     steps,
     waiting,
     words,
@@ -244,6 +245,10 @@ def _merge_agents(task: TaskManager, flow: StepFlow) -> None:
     place = positions.locate(current, info.get(flow.index_field), stored) if stored else -1
     info[flow.list_field] = positions.replanned(stored, place, plan)
     del info[AWAITS_AGENT]
+    # Said at once: what does not run is in the record, wherever the run ends.
+    changes = node.changes()
+    also = [transitions.save_left_out(run_row.id, plan.left_out), *task.changed_plan(changes)]
+    task.write(changes, [*also, *starting.told_skipped(task, flow, plan)])
     if not info[flow.list_field]:
         raise exceptions.InvalidParameterValue(f"no steps: the agent offers no {flow.name} step")
 

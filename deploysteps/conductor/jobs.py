@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any
 
@@ -10,7 +11,7 @@ from deploysteps.conductor import brakes, endings, engine, planning, starting, w
 from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.db import nodes
+from deploysteps.db import nodes, transitions
 from deploysteps.steps import CLEAN, FLOWS, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
@@ -33,7 +34,15 @@ def begin_tear_down(task: TaskManager) -> None:
     """Write that the node is being undeployed; a run that waits ends with it."""
     flow = flow_of_state(task.node.provision_state)
     if flow is None:
-        task.move(states.DELETE, then=brakes.check(task, CLEAN))
+        row = nodes.history_row(
+            task.node.id,
+            "the undeployment begins",
+            event_type="undeploy",
+            conductor=task.runtime.host,
+            user=task.user,
+        )
+        asked = transitions.history(row)
+        task.move(states.DELETE, [asked], then=brakes.check(task, CLEAN))
         return
     ending = endings.Ending(endings.UNDEPLOYED, states.DELETE, clean_up=False, keep_lock=True)
     endings.end(task, flow, ending)
@@ -44,12 +53,15 @@ _INSTANCE_KEYS = ("instance", "root_uuid_or_disk_id", "is_whole_disk_image", "de
 
 def tear_down(task: TaskManager) -> None:
     """Let the driver take the instance off the machine, forget it, and clean the machine."""
+    problem = None
     try:
-        task.driver.deploy.tear_down(task)
+        answer = task.driver.deploy.tear_down(task)
+        problem = _odd(task, answer)
     except BaseException as exc:  # SystemExit and its like end this, not the conductor
         if task.lost:
             raise
         problem = f"tearing down failed: {words.text_of(exc)}"
+    if problem is not None:
         task.node.last_error = words.shown(problem, task.masker(), words.LAST_ERROR_BYTES)
         LOG.error("Node %s: %s", task.node.uuid, task.node.last_error)
         task.fail_state()
@@ -62,6 +74,22 @@ def tear_down(task: TaskManager) -> None:
     bad = bad or _maintenance(task)
     starting.start(task, CLEAN, plan, event=states.CLEAN, requested_by=task.user)
     engine.run(task, CLEAN, bad, plan.note)
+
+
+def _odd(task: TaskManager, answer: Any) -> str | None:
+    """Return what speaks against a good end of ``tear_down()``: all but its two answers."""
+    state = task.node.provision_state
+    if state != states.DELETING:
+        task.node.provision_state = states.DELETING
+        return f"tear_down() moved the node to {state!r} by an event; it raises when it fails"
+    if answer is None or (isinstance(answer, str) and answer == states.DELETED):
+        return None
+    if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
+        answer.close()  # its body never ran and never will
+    return (
+        f"tear_down() returned {type(answer).__name__}; it returns None or {states.DELETED!r} when "
+        "the instance is off the machine, and raises when it is not"
+    )
 
 
 def _maintenance(task: TaskManager) -> str | None:

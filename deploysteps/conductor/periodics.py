@@ -152,6 +152,7 @@ class Periodics:
             ) as task:
                 if getattr(task.driver, job.kind) is not job.instance:
                     return False  # it was given another interface meanwhile
+                task.speaks_for = job.kind
                 self._call_task(job, task)
         except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
             LOG.debug("%s leaves node %s out this time: %s", job.label, user.uuid, exc)

@@ -79,6 +79,18 @@ def request(
     return Request(tuple(layers), bool(disable_ramdisk), name)
 
 
+def again(task: Any, flow: StepFlow, stored: Request) -> Request:
+    """Return what a request of before stands for today: its templates and runbook as they are.
+
+    :raises InvalidParameterValue: it cannot be asked for any more.
+    """
+    own = [step for layer in stored.layers if layer.source == REQUEST for step in layer.steps]
+    try:
+        return request(task, flow, own, stored.runbook, stored.disable_ramdisk)
+    except exceptions.RunbookNotFound as exc:
+        raise exceptions.InvalidParameterValue(str(exc)) from exc
+
+
 def _templates(task: Any) -> list[Layer]:
     """Return the templates whose names are traits of the instance."""
     wanted = task.node.instance_info.get("traits") or []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import nodes, runs, transitions, types
+from deploysteps.db.locks import Also
 from deploysteps.db.models import StepAttempt, StepRun
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 from deploysteps.steps import AWAITS_AGENT, FLOWS, StepDict, StepFlow
@@ -71,7 +71,7 @@ def start(
             connection.execute(begun.statement, begun.values)
         return run_id, attempt
 
-    also = [transitions.history(_skipped(task, flow, plan))] if _forbidden(plan) else []
+    also = told_skipped(task, flow, plan)
     run_id, task.attempt = task.write(node.changes(), also, then=insert)
     node.stored({"run_id": run_id})
     LOG.info("Node %s: %s begins with %d steps", node.uuid, flow.name, len(entries))
@@ -113,9 +113,11 @@ def _forbidden(plan: Plan) -> list[str]:
     return [label_of(step) for step in plan.left_out if step["why"].startswith("skipped")]
 
 
-def _skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> dict[str, Any]:
-    """Return the history entry that tells which steps are forbidden and do not run."""
-    return nodes.history_row(
+def told_skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> list[Also]:
+    """Return the history entry that tells which steps are forbidden and do not run, if some are."""
+    if not _forbidden(plan):
+        return []
+    row = nodes.history_row(
         task.node.id,
         f"skipped by policy ([conductor] {flow.forbidden}): {', '.join(_forbidden(plan))}",
         event_type=f"{flow.name} steps skipped",
@@ -123,6 +125,7 @@ def _skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> dict[str, Any]:
         conductor=task.runtime.host,
         user=task.user,
     )
+    return [transitions.history(row)]
 
 
 def resumed(task: TaskManager, flow: StepFlow, how: str) -> tuple[StepRun, Request, Plan]:
@@ -133,7 +136,7 @@ def resumed(task: TaskManager, flow: StepFlow, how: str) -> tuple[StepRun, Reque
         of today is another.
     """
     run, last = _failed_run(task, flow)
-    wanted = Request.of(run.request)
+    wanted = planning.again(task, flow, Request.of(run.request))
     try:
         now = planning.build(task, flow, wanted)
     except planning.CollectionFailed as exc:

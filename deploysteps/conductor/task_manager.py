@@ -68,6 +68,8 @@ class TaskManager(StepWork):
         """The step that a heartbeat or poll being worked on may complete."""
         self.overheard = False
         """Whether a driver is told of a beat that may not end the wait."""
+        self.speaks_for: str | None = None
+        """The one interface whose waits this task may end; None: whichever waits."""
         self.answer: tuple[bool, str | None] | None = None
         self.lost = False
         """Whether the lock was found to be taken away."""
@@ -250,6 +252,8 @@ class TaskManager(StepWork):
             raise exceptions.InvalidState(
                 "a driver cannot hold a run; the reserved step 'hold' in a request does"
             )
+        if flow is not None and self._is_not_the_drivers(event):
+            return
         if flow is not None and after not in flow.states:
             self._end_by(flow, event)
             return
@@ -263,6 +267,22 @@ class TaskManager(StepWork):
             self.spawn_after(callback, *call_args, **(call_kwargs or {}))
             if err_handler is not None:
                 self._spawn_error = (err_handler, ())
+
+    def _is_not_the_drivers(self, event: str) -> bool:
+        """Take an event that comes while a step waits and the engine has not asked.
+
+        :returns: True when nothing is left to do.
+        """
+        if self.overheard:
+            LOG.warning("Node %s: %r on a beat that ends no wait is ignored", self.node.uuid, event)
+            return True
+        attempt = self.attempt
+        waits = attempt is not None and attempt.state == runs.WAITING
+        if not waits or self.waiting_step is not None or old_way.is_old(attempt):
+            return False
+        if event in (states.DONE, states.KEPT):
+            self.complete_step()
+        return event in (states.DONE, states.KEPT, states.RESUME, states.WAIT)
 
     def _end_by(self, flow: StepFlow, event: str) -> None:
         """End the run because the driver said so by an event."""
@@ -286,7 +306,12 @@ class TaskManager(StepWork):
         node.target_provision_state = states.target_after(before, event, target)
         node.provision_updated_at = types.utcnow()
 
-    def move(self, event: str, then: Callable[[sa.Connection], Any] | None = None) -> None:
+    def move(
+        self,
+        event: str,
+        also: Sequence[Also] = (),
+        then: Callable[[sa.Connection], Any] | None = None,
+    ) -> None:
         """Move the node's state, and give the lock back where it rests, in one write.
 
         What failed before is over: neither its error nor its step stays.
@@ -298,16 +323,26 @@ class TaskManager(StepWork):
         for flow in FLOWS.values():
             setattr(self.node, flow.step_field, None)
         rests = self.node.provision_state not in states.TRANSIENT_STATES
-        self.write(self.node.changes(), unlock=rests, then=then)
+        self.write(self.node.changes(), also, unlock=rests, then=then)
 
     def fail_state(self) -> None:
         """Move by ``fail`` to the state the table says, and give the lock back.
 
-        For work that is no run of steps; ``node.last_error`` says why.
+        For work that is no run of steps; ``node.last_error`` says why, and so
+        does the history.
         """
-        endings.forget_agent(self.node)
+        node, was = self.node, self.node.provision_state
+        endings.forget_agent(node)
         self._enter(states.FAIL)
-        self.write(self.node.changes(), unlock=True)
+        row = nodes.history_row(
+            node.id,
+            node.last_error or f"{was} failed",
+            event_type=f"{was} failed",
+            severity="ERROR",
+            conductor=self.runtime.host,
+            user=self.user,
+        )
+        self.write(node.changes(), [transitions.history(row)], unlock=True)
 
     def complete_step(self) -> None:
         """The step that waited when this task began is done; the engine goes on.
@@ -332,7 +367,10 @@ class TaskManager(StepWork):
         if attempt is None or attempt.state != runs.WAITING:
             LOG.warning("Node %s: no step waited; its completion is ignored", self.node.uuid)
             return
-        if self.overheard or attempt.owner in _NOT_A_DRIVERS_TO_END:
+        foreign = self.speaks_for is not None and (
+            attempt.interface != self.speaks_for or attempt.owner == "poller"
+        )
+        if self.overheard or foreign or attempt.owner in _NOT_A_DRIVERS_TO_END:
             LOG.warning(
                 "Node %s: %s.%s waits for its %s; what else says that it is done changes nothing",
                 self.node.uuid,

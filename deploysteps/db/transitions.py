@@ -274,6 +274,11 @@ def save_plan(run_id: int, plan: list[dict[str, Any]]) -> Also:
     return Also(sa.update(_RUN).where(_RUN.c.id == run_id), {"plan": plan})
 
 
+def save_left_out(run_id: int, left_out: list[dict[str, Any]]) -> Also:
+    """Keep which steps do not run, of a plan that was made anew in flight."""
+    return Also(sa.update(_RUN).where(_RUN.c.id == run_id), {"left_out": left_out or None})
+
+
 def end_run(
     run_id: int, outcome: str, error: str | None, now: datetime.datetime, *, good: bool
 ) -> Also:
