@@ -792,9 +792,9 @@ class Life(RuleBasedStateMachine):
             if attempt.state != runs.FINISHED
         ]
         assert len(begun) <= 1 and all(attempt.run_id == node.run_id for attempt in begun)
-        told = [entry.event_type for entry in nodes.history_of(self.world.database, node.id)]
+        told = support.ends_told(self.world.database, node)
         ended = [f"{run.flow} {run.outcome}" for run in all_runs if run.finished_at is not None]
-        assert sorted(kind for kind in told if kind != "lock broken") == sorted(ended)
+        assert sorted(told) == sorted(ended)
 
     @invariant()
     def what_rests_has_no_residue(self) -> None:

@@ -137,31 +137,30 @@ def seconds(columns: dict[str, Any], name: str) -> float | None:
     return (columns[name] - NOW).total_seconds() if columns[name] else None
 
 
+def begun(wait, timeout):
+    return waiting.begin(waiting.Said(wait), timeout, NOW, None, CLOCKS)
+
+
 def test_a_wait_for_the_agent_ends_by_silence_and_by_the_steps_own_limit() -> None:
-    columns = waiting.begin(waiting.Said(states.Wait(states.DEPLOYWAIT)), None, NOW, None, CLOCKS)
+    columns = begun(states.Wait(states.DEPLOYWAIT), None)
     assert (columns["owner"], seconds(columns, "due_at"), columns["deadline_at"]) == (
         "agent",
         60,
         None,
     )
-    columns = waiting.begin(waiting.Said(states.Wait(states.DEPLOYWAIT)), 30, NOW, None, CLOCKS)
+    columns = begun(states.Wait(states.DEPLOYWAIT), 30)
     assert (seconds(columns, "due_at"), seconds(columns, "deadline_at")) == (30, 30)
 
 
 def test_a_polled_wait_is_not_bound_to_the_agents_silence() -> None:
     """F35: its limit is its own, or the default of polled waits."""
     wait = states.wait(states.DEPLOYWAIT, poll=5)
-    columns = waiting.begin(waiting.Said(wait), None, NOW, None, CLOCKS)
+    columns = begun(wait, None)
     assert (columns["owner"], seconds(columns, "due_at"), seconds(columns, "deadline_at")) == (
         "poller", 5, 600,
     )  # fmt: skip
-    assert (
-        waiting.begin(waiting.Said(states.wait(states.DEPLOYWAIT, poll=5, limit=0)), 9, NOW, None, CLOCKS)[
-            "deadline_at"
-        ]
-        is None
-    )
-    limited = waiting.begin(waiting.Said(states.wait(states.DEPLOYWAIT, poll=5, limit=7)), 9, NOW, None, CLOCKS)
+    assert begun(states.wait(states.DEPLOYWAIT, poll=5, limit=0), 9)["deadline_at"] is None
+    limited = begun(states.wait(states.DEPLOYWAIT, poll=5, limit=7), 9)
     assert seconds(limited, "deadline_at") == 7
 
 
