@@ -6,7 +6,7 @@ WORKERS ?= 2
 BIN = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash load bench docs lint format clean
+.PHONY: help demo test crash proofs load bench docs lint format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,10 +15,13 @@ demo: $(VENV)/.runs ## Watch four nodes being deployed, the service killed and s
 	$(BIN)/deploysteps demo
 
 test: $(VENV)/.tests ## Run the test suite and measure its coverage
-	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load" --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load and not docs and not proof" --cov --cov-report=term
 
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
+
+proofs: $(VENV)/.tests ## Walk all states, and upgrade with two real processes
+	$(BIN)/pytest -n $(WORKERS) -m proof tests/engine tests/service
 
 load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load
@@ -26,8 +29,9 @@ load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service
 bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow
 	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.tests ## Build the documentation into doc/_build/html; a warning is an error
+docs: $(VENV)/.tests ## Build the documentation into doc/_build/html and run its examples
 	$(BIN)/sphinx-build -W -n --keep-going -q -b html doc doc/_build/html
+	$(BIN)/pytest -n $(WORKERS) -m docs tests/docs
 
 lint: $(VENV)/.tests ## Check style, types and which room imports which
 	$(BIN)/ruff check .

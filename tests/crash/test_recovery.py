@@ -300,7 +300,7 @@ def test_a_run_that_was_aborted_while_no_conductor_was_there_is_aborted(database
     Stepwise(database, conf, registry, "conductor-1").start()
     node = nodes.get(database, node.uuid)
     assert node.provision_state == states.DEPLOYFAIL
-    assert "vendor.first failed: aborted by an operator" in node.last_error
+    assert "aborted by an operator, when vendor.first had ended" in node.last_error
     assert journal.runs() == ["prepare", "first"]
     checks.nothing_is_left(node)
     assert support.outcomes(database, node) == [("first", 1, "success")]

@@ -37,6 +37,8 @@ from deploysteps.drivers.factory import Registry
 from tests.docs.blocks import Block, Command, commands, literals, of_text
 from tests.docs.shell import Shell
 
+pytestmark = pytest.mark.docs
+
 DOC = Path(__file__).resolve().parents[2] / "doc"
 PAGES = sorted(path for path in DOC.rglob("*.rst") if "_build" not in path.parts)
 TRIED = [page for page in PAGES if any(True for _ in of_text(page.read_text()))]

@@ -34,6 +34,8 @@ from tests.engine import mortal
 from tests.engine.mortal import Died, World, is_path
 from tests.support_api import Api
 
+pytestmark = pytest.mark.proof
+
 HOST, LIVING, GHOST = "conductor-1", "conductor-2", "conductor-3"
 TOKEN = "the token of this boot"
 LONG = 7 * 3600.0

@@ -24,10 +24,11 @@ from deploysteps.db.models import Base, StepRun, table
 from tests.service.test_serve import command, wait_for
 
 OLD_RELEASE = next(iter(releases.RELEASES))
+pytestmark = pytest.mark.proof
+
 DRIVER = '''
 from deploysteps import states
 from deploysteps.drivers import base, hardware_type, noop
-
 
 class Bare(base.DeployInterface):
     """No steps, and no deploy()."""
