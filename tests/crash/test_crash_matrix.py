@@ -118,7 +118,9 @@ def density(name: str, kind: str) -> int:
     """Return how far the points are apart that are tried."""
     if SCENARIOS[name].way is not DEPLOY:
         return 9 if kind == "sqlite" else 19
-    return 1 if name in DENSE or kind == "sqlite" else 9
+    if name in DENSE:
+        return 1
+    return 4 if kind == "sqlite" else 13
 
 
 @pytest.mark.crash
