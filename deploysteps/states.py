@@ -433,7 +433,8 @@ def wait(
     if poll is not None and (reboot or callback):
         raise exceptions.InvalidParameterValue(
             f"states.wait() takes poll or {'reboot' if reboot else 'callback'}, not both: a wait "
-            "is ended by one; let check_step() say when the machine is back"
+            "is ended by one"
+            f"{'; let check_step() say when the machine is back' if reboot else ''}"
         )
     answer = Wait(
         flow_state,

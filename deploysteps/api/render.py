@@ -297,4 +297,5 @@ def _attempt(item: StepAttempt) -> Document:
         "progress": secrets.masked(item.progress),
         "waits_for": item.owner,
         "reboot": bool(item.reboot),
+        "evidence": secrets.masked(item.evidence),
     }

@@ -295,9 +295,17 @@ def look_after(runtime: Runtime, node_id: int, key: Key, slot: Slot) -> bool:
     """Take the node's lock and attend to a due attempt in a worker; False if it is held."""
     try:
         lock, node = locks.grant(
-            runtime.database, node_id, runtime.host, PURPOSE, active=runtime.active
+            runtime.database,
+            node_id,
+            runtime.host,
+            PURPOSE,
+            also=[transitions.still_waits(key)],
+            active=runtime.active,
         )
         task = adopt(runtime, None, node, lock, PURPOSE)
+    except locks.Stale:  # it was attended to meanwhile; a node at rest is not locked for that
+        slot.release()
+        return True
     except (exceptions.NodeLocked, exceptions.NodeNotFound):
         slot.release()
         return False

@@ -119,6 +119,9 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         node.driver_internal_info.update({k: v for k, v in had.items() if v is not None})
         raise locks.AbortAsked from None
     task.attempt = None
+    if ending.exception is not None and not _meant(ending.exception):
+        # An author's mistake: where it is, is what is needed first.
+        LOG.error("Node %s:\n%s", node.uuid, words.traced(ending.exception, mask))
     told = LOG.info if ending.good else LOG.error
     told(
         "Node %s: %s ended: %s, now %s%s",
@@ -128,6 +131,11 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         values["provision_state"],
         f": {error}" if error else "",
     )
+
+
+def _meant(exc: BaseException) -> bool:
+    """Tell whether an exception is a driver's word for a failure, and no mistake in its code."""
+    return isinstance(exc, exceptions.DeployStepsException)
 
 
 def with_ramdisk(task: Any, flow: StepFlow) -> bool:

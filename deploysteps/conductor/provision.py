@@ -26,6 +26,7 @@ from deploysteps.conductor import (
 )
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.steps import Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import locks, nodes, runs, transitions, types
@@ -187,6 +188,7 @@ def _begin(
         request = planning.request(task, flow, asked, runbook, disable_ramdisk)
         plan, problem = jobs.planned(task, flow, request)
     how = planning.mechanism(task, flow, plan) if problem is None else runs.BY_STEPS
+    problem = problem or _nothing_left(flow, plan, how)
     own = {step["interface"] for step in plan.entries if not step.get("agent")}
     validate(task, sorted(own - {"power", "deploy"}))
     starting.start(
@@ -200,6 +202,15 @@ def _begin(
         resumes=failed,
     )
     hand_over(engine.run, flow, problem, plan.note)
+
+
+def _nothing_left(flow: StepFlow, plan: Plan, how: str) -> str | None:
+    """Return why a run whose steps all fell away fails: which, and by what."""
+    empty = not (plan.entries or plan.agent_to_come or plan.note) and how == runs.BY_STEPS
+    if not empty or not plan.left_out or flow.may_be_empty is True:
+        return None
+    gone = "; ".join(f"{label_of(step)}: {step['why']}" for step in plan.left_out)
+    return f"no steps: nothing of the {flow.name} is left ({gone})"
 
 
 def _checked(resume: str) -> str:
@@ -297,7 +308,7 @@ def unlock(
     slot = runtime.workers.reserve(operator=True)
     purpose = node.lock_purpose or "an unknown purpose"
     told = f"the lock of conductor {node.reservation} for {purpose!r} was broken" + (
-        f": {reason}" if reason else ""
+        f" ({reason})" if reason else ""
     )
     try:
         lock, fresh = locks.grant(

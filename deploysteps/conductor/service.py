@@ -26,7 +26,7 @@ from deploysteps.conductor.sweeper import Sweeper
 from deploysteps.conductor.workers import Workers
 from deploysteps.db import conductors, migration, sweeps, types
 from deploysteps.db.engine import Database
-from deploysteps.drivers.base import BaseInterface
+from deploysteps.drivers.base import BaseInterface, DeployInterface
 from deploysteps.drivers.factory import Registry
 from deploysteps.steps import FLOWS, StepFlow
 
@@ -257,7 +257,7 @@ def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
 def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
     """Refuse a priority for a step that no enabled interface has.
 
-    A forbidden step that none has is only told of: an agent may bring it.
+    A forbidden step that none has is only told of where an agent may bring it.
 
     :raises ConfigurationError: naming the entry.
     """
@@ -270,8 +270,22 @@ def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
         for key in steps.forbidden(conf.conductor, flow):
             problem = _nobody_has(registry, flow, key)
             named = {"interface": key[0], "step": key[1]}
-            if problem and not reserved.is_reserved(named):
-                LOG.warning("[conductor] %s: %s", flow.forbidden, problem)
+            old = flow.old_way and key == flow.core  # a driver may have it as a plain method
+            if not problem or old or reserved.is_reserved(named):
+                continue
+            if not _agents_bring_steps(registry):
+                raise exceptions.ConfigurationError(f"[conductor] {flow.forbidden}: {problem}")
+            LOG.warning("[conductor] %s: %s, unless an agent brings it", flow.forbidden, problem)
+
+
+def _agents_bring_steps(registry: Registry) -> bool:
+    """Tell whether an enabled deploy interface speaks with agents that have steps of their own."""
+    return any(
+        type(instance).agent_steps is not DeployInterface.agent_steps
+        for driver in registry.hardware_types
+        for instance in registry.interfaces(driver, "deploy").values()
+        if isinstance(instance, DeployInterface)
+    )
 
 
 def _nobody_has(registry: Registry, flow: StepFlow, key: steps.Key) -> str | None:

@@ -152,6 +152,14 @@ def wait(key: Key, values: Mapping[str, Any]) -> Also:
     return Also(_WAIT, {**bound, **_named(key)}, must=True)
 
 
+_STILL_WAITS = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state == WAITING).values(state=WAITING)
+
+
+def still_waits(key: Key) -> Also:
+    """Change nothing, and match nothing when the attempt does not wait any more."""
+    return Also(_STILL_WAITS, _named(key), must=True)
+
+
 def rearm(
     key: Key,
     due_at: datetime.datetime | None,

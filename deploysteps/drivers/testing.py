@@ -19,7 +19,7 @@ from typing import Any
 
 from deploysteps import exceptions, protocols, states, steps
 from deploysteps.drivers import args as step_args
-from deploysteps.drivers.contract import BaseInterface
+from deploysteps.drivers.contract import BaseInterface, overrides_check_step
 
 
 @dataclasses.dataclass
@@ -154,15 +154,30 @@ def run_step(
     if hasattr(task.node, flow.step_field):
         setattr(task.node, flow.step_field, current)
     answer = getattr(owner, flow.execute)(task, current)
+    if isinstance(answer, states.Wait) and answer.poll is not None and answer == flow.waiting:
+        if not overrides_check_step(owner):
+            raise flow.error(
+                f"{label} asked to be polled, but {type(owner).__name__} has no check_step(); "
+                "write one, or return the plain wait state for a wait that the agent ends"
+            )
+        return answer
     if answer is None or (isinstance(answer, str) and answer == flow.waiting):
         return answer
     allowed = f"None or {flow.waiting!r}" if flow.waiting else "None: it cannot wait"
-    raise flow.error(f"{label} returned a {type(answer).__name__}; it must return {allowed}")
+    shown = f" {str(answer)!r}" if isinstance(answer, str) and answer in states.STATES else ""
+    raise flow.error(
+        f"{label} returned a {type(answer).__name__}{shown}; it must return {allowed}"
+    )
 
 
 def _find(task: FakeTask, name: str, flow: steps.StepFlow) -> tuple[BaseInterface, steps.StepDict]:
+    known: list[str] = []
     for owner in vars(task.driver).values():
         for step in getattr(owner, flow.collect)(task):
-            if name in (step["step"], f"{step['interface']}.{step['step']}"):
+            known.append(f"{step['interface']}.{step['step']}")
+            if name in (step["step"], known[-1]):
                 return owner, step
-    raise exceptions.InvalidParameterValue(f"there is no {flow.name} step {name!r}")
+    raise exceptions.InvalidParameterValue(
+        f"there is no {flow.name} step {name!r}; there are {', '.join(known) or 'none'} "
+        "(flow=... names another flow)"
+    )

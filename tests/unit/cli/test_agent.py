@@ -83,8 +83,22 @@ def test_it_waits_until_the_node_expects_it(service, boot):
 
 def test_it_does_not_beat_without_a_token(service, boot):
     service.on("GET", "/v1/lookup", found("******"))
-    boot("another boot")
+    _, told = boot("another boot")
+    assert f"`deploysteps node power {NODE} reboot`" in told[0]
     assert not [a for a in service.asked if a["method"] == "POST"]
+
+
+def test_another_boot_is_told_once_until_the_machine_is_rebooted(service, boot):
+    """F29."""
+    service.answers["GET", "/v1/lookup"] = [*[(200, found("******"))] * 3, (200, found())]
+    _, told = boot("beat: accepted")
+    assert len([line for line in told if "another boot" in line]) == 1
+
+
+def test_the_pace_is_the_services_unless_a_shorter_one_is_asked_for():
+    free, capped = (SimulatedAgent("http://x", MAC, interval=pace) for pace in (None, 3))
+    assert 90 <= free._pause(300) <= 180 and capped._pause(300) == 3
+    assert capped._pause(4) <= 2.4
 
 
 def test_a_lock_is_waited_out_with_the_same_token(service, boot):
@@ -101,7 +115,8 @@ def test_a_token_that_is_refused_means_a_new_boot(service, boot):
     service.answers["POST", f"/v1/heartbeat/{NODE}"] = [(400, {}), (202, None)]
     _, told = boot("beat: accepted")
     assert service.last("POST")["body"]["agent_token"] == "n" * 40
-    assert any("refused (400)" in line for line in told)
+    at = next(place for place, line in enumerate(told) if "refused (400)" in line)
+    assert "looked itself up" in told[at + 1]
 
 
 def test_a_service_that_is_away_is_asked_again(service, boot):
@@ -138,6 +153,6 @@ def test_the_command_beats_until_it_is_interrupted(service, run, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SimulatedAgent, "join", interrupted)
-    result = run("agent", MAC)
+    result = run("agent", MAC, "--interval", "0.05")
     assert result.exit_code == 130
-    assert f"{MAC}: beat: accepted" in result.stdout
+    assert f"{MAC}: beat: accepted; next beat in 0.0" in result.stdout

@@ -122,12 +122,13 @@ def test_resume_goes_on_with_what_failed(stub, ok, made, state, target):
     assert stub.last("PUT")["body"] == {"target": target, "resume_after": True}
 
 
-def test_resume_of_what_has_not_failed(stub, failing, made):
+@pytest.mark.parametrize(("status", "code"), [(400, ExitCode.USAGE), (409, ExitCode.CONFLICT)])
+def test_resume_of_what_has_not_failed_is_refused_by_the_service(stub, failing, made, status, code):
     stub.on("GET", "/v1/nodes/n", made.node("active"))
-    code, line = failing("node", "resume", "n")
-    assert code == 1
-    assert "'active'" in line and "'deploy failed' or 'service failed'" in line
-    assert all(asked["method"] == "GET" for asked in stub.asked)
+    stub.on_error("PUT", PROVISION, status, 'not while it is in state "active".')
+    found, line = failing("node", "resume", "n")
+    assert found == code and 'in state "active"' in line and "possible now: rebuild" in line
+    assert stub.last("PUT")["body"] == {"target": "active", "resume": True}
 
 
 def test_resume_waits_for_a_run_of_its_own(stub, ok, made, follows):
@@ -214,6 +215,18 @@ def test_progress_is_told_whenever_it_changes(ok, made, follows):
     told = [line.partition("node-1 deploy.write ")[2] for line in
             ok("node", "watch", "n").stdout.splitlines() if "deploy.write" in line]  # fmt: skip
     assert [line.partition(" - ")[2] for line in told] == ["10 % writing", "60.5 %", "100 % all"]
+
+
+def test_what_is_over_has_no_progress_on_the_way(ok, made, follows):
+    def at(percent):
+        progress = {"percent": percent, "text": "writing", "at": "2026-01-02T03:04:05+00:00"}
+        return made.run(made.attempt("deploy.write", progress=progress), outcome="success")
+
+    follows((made.node("active"), at(40)))
+    told = ok("node", "watch", "n").stdout
+    assert "deploy.write success" in told and "40 %" not in told and "writing" not in told
+    (row,) = watch.rows(Snapshot(made.node("active"), at(40)))
+    assert row.note == ""
 
 
 def test_steps_that_are_left_out_are_told_once_with_why(ok, made, follows, stub):
@@ -343,6 +356,7 @@ def test_unlock_shows_the_lock_and_asks(stub, run, ok):
     result = run("node", "unlock", "n", "--reason", "it hangs", input="n\n")
     assert result.exit_code == ExitCode.INTERRUPTED
     assert "locked by c1 since 2026-01-02" in result.stderr and "'node deploy'" in result.stderr
+    assert result.stderr.endswith("Error: nothing was changed\n")
     assert all(asked["method"] == "GET" for asked in stub.asked)
     told = ok("node", "unlock", "n", "--reason", "it hangs", input="y\n").stdout
     assert "the lock is broken" in told

@@ -17,8 +17,19 @@ class Odd(base.BIOSInterface):
         return answer
 
 
+class Polled(Odd):
+    def check_step(self, task, step):
+        return states.StepStatus.DONE
+
+
+def test_a_wait_that_nobody_can_check_is_refused_as_by_the_engine():
+    waits = states.wait(states.DEPLOYWAIT, poll=1)
+    with pytest.raises(exceptions.DeployStepFailed, match=r"Odd has no check_step"):
+        testing.run_step(testing.FakeTask(Odd()), "go", {"answer": waits})
+
+
 def test_a_step_runs_without_hardware_database_or_conductor():
-    task = testing.FakeTask(Odd(), driver_info={"address": "x"})
+    task = testing.FakeTask(Polled(), driver_info={"address": "x"})
     waits = states.wait(states.DEPLOYWAIT, poll=1)
     assert testing.run_step(task, "go", {"answer": waits}) == states.DEPLOYWAIT
     assert task.node.driver_internal_info == {"seen": waits}
@@ -38,7 +49,7 @@ def test_arguments_are_checked_and_unknown_steps_refused():
     task = testing.FakeTask(Odd())
     with pytest.raises(exceptions.InvalidParameterValue, match="answer"):
         testing.run_step(task, "go")
-    with pytest.raises(exceptions.InvalidParameterValue, match="no deploy step 'gone'"):
+    with pytest.raises(exceptions.InvalidParameterValue, match=r"no deploy step 'gone'.*bios\.go"):
         testing.run_step(task, "gone")
 
 
