@@ -44,8 +44,8 @@ format: $(VENV)/.tests ## Put the code in the house's form
 	$(BIN)/ruff format .
 
 clean: ## Remove what make and the tests made
-	rm -rf $(VENV) build dist doc/_build *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache \
-		.mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist doc/_build *.egg-info examples/rackserver/*.egg-info .coverage .coverage.* \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # A stamp is older than what it was made from, or the environment is as it was.
 $(VENV)/.runs: setup.cfg pyproject.toml examples/rackserver/pyproject.toml

@@ -116,13 +116,10 @@ def resume(state: State, node: str, skip: bool, wait: bool, timeout: float) -> N
     begins anew.
     """
     found = waiting.state_of(state.client.get(node_path(node)))
-    if found not in _RESUMED:
-        told = " or ".join(f"'{failed}'" for failed in _RESUMED)
-        raise CommandError(
-            f"node {node} is {found!r}: there is nothing to go on with; it has to be {told}"
-        )
     member = "resume_after" if skip else "resume"
-    ask(state, node, {"target": _RESUMED[found], member: True}, wait, timeout)
+    # In any other state there is nothing to go on with: the service says so.
+    target = _RESUMED.get(found, states.ACTIVE)
+    ask(state, node, {"target": target, member: True}, wait, timeout)
 
 
 COMMANDS: tuple[click.Command, ...] = (

@@ -24,6 +24,10 @@ _ANSWER_SECONDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _NO_TOKEN = "******"  # noqa: S105
 _NOBODY = "no node has a port with this address yet, or it expects no agent now; trying again"
+_OTHER_BOOT = (
+    "the node's token was handed out to another boot; boot the machine anew with "
+    "`deploysteps node power {node} reboot`; trying again"
+)
 
 
 class SimulatedAgent(threading.Thread):
@@ -36,6 +40,7 @@ class SimulatedAgent(threading.Thread):
         *,
         node_uuid: str | None = None,
         callback_url: str = "http://192.0.2.1:9999",
+        interval: float | None = None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Do nothing yet; :meth:`start` boots it.
@@ -43,6 +48,8 @@ class SimulatedAgent(threading.Thread):
         :param endpoint: where the service is.
         :param address: MAC address of a port of the node.
         :param callback_url: where the agent says it listens; it does not.
+        :param interval: seconds between two beats at most; without it the
+            service's ``heartbeat_timeout`` alone sets the pace.
         :param tell: is given a line for each thing that happens.
         """
         super().__init__(name=f"agent {address}", daemon=True)
@@ -50,6 +57,7 @@ class SimulatedAgent(threading.Thread):
         self.address = address
         self.node_uuid = node_uuid
         self.callback_url = callback_url
+        self.interval = interval
         self.beats = 0
         """How many beats were accepted."""
         self._tell = tell
@@ -77,19 +85,24 @@ class SimulatedAgent(threading.Thread):
         """Return the node's uuid, the token and the pace, or None when switched off."""
         pauses = _Pauses()
         query = {"addresses": self.address, "node_uuid": self.node_uuid}
-        told = False
+        told = set()
+
+        def tell_once(text: str) -> None:
+            if text not in told:
+                told.add(text)
+                self._tell(text)
+
         while not self._stopped.is_set():
             answer = self._ask("GET", "/v1/lookup", LOOKUP_VERSION, params=query)
-            if answer is not None and answer.status_code == 404 and not told:
-                self._tell(_NOBODY)
-                told = True
+            if answer is not None and answer.status_code == 404:
+                tell_once(_NOBODY)
             found = _document(answer)
             if found is not None:
-                token = found["config"]["agent_token"]
+                node, token = found["node"]["uuid"], found["config"]["agent_token"]
                 if token != _NO_TOKEN:
-                    self._tell(f"looked itself up: it is node {found['node']['uuid']}")
-                    return found["node"]["uuid"], token, found["config"]["heartbeat_timeout"]
-                self._tell("the node's token was handed out to another boot; power-cycle the node")
+                    self._tell(f"looked itself up: it is node {node}")
+                    return node, token, found["config"]["heartbeat_timeout"]
+                tell_once(_OTHER_BOOT.format(node=node))
             self._stopped.wait(pauses.next())
         return None
 
@@ -106,15 +119,21 @@ class SimulatedAgent(threading.Thread):
             answer = self._ask("POST", path, HEARTBEAT_VERSION, json=body)
             if answer is not None and answer.status_code == 202:
                 self.beats += 1
-                self._tell("beat: accepted")
+                pause = self._pause(timeout)
+                self._tell(f"beat: accepted; next beat in {pause:.3g} s")
                 pauses = _Pauses()
-                self._stopped.wait(timeout * random.uniform(0.3, 0.6))
+                self._stopped.wait(pause)
             elif answer is not None and answer.status_code in (400, 404):
-                self._tell(f"beat: refused ({answer.status_code}); this boot is over")
+                self._tell(f"beat: refused ({answer.status_code}); this boot is over, booting")
                 return
             else:
                 # Locked, busy or away: nothing was applied, so beat again soon.
                 self._stopped.wait(pauses.next())
+
+    def _pause(self, timeout: float) -> float:
+        """Return the seconds until the next beat, as the real agent chooses them."""
+        pause = timeout * random.uniform(0.3, 0.6)
+        return pause if self.interval is None else min(pause, self.interval)
 
     def _ask(
         self, method: str, path: str, newest: tuple[int, int], **more: Any

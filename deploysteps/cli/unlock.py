@@ -7,6 +7,7 @@ import click
 from deploysteps.cli import watch
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import node_path
+from deploysteps.cli.errors import CommandError, ExitCode
 
 
 @click.command("unlock", cls=Command)
@@ -30,9 +31,18 @@ def unlock(state: State, node: str, reason: str, yes: bool) -> None:
     since = watch.clock(lock["since"])
     held = f"{node} is locked by {lock['holder']} since {since} for {lock['purpose']!r}"
     if not yes:
-        click.confirm(f"{held}. Break the lock?", abort=True, err=True)
+        _confirm(f"{held}. Break the lock?")
     state.client.delete(node_path(node, "lock"), {"reason": reason, "since": lock["since"]})
     state.output.report(f"{held}; the lock is broken", {"node": node, "lock": lock})
+
+
+def _confirm(question: str) -> None:
+    """Ask on stderr.
+
+    :raises CommandError: the answer is no.
+    """
+    if not click.confirm(question, err=True):
+        raise CommandError("nothing was changed", ExitCode.INTERRUPTED)
 
 
 COMMANDS: tuple[click.Command, ...] = (unlock,)

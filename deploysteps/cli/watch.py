@@ -71,7 +71,7 @@ def note_of(attempt: Mapping[str, Any], node: str) -> str:
     """Return what there is to say of an attempt: its error, its progress, who has to do what."""
     if attempt["error"]:
         return clean(attempt["error"])
-    told = [_progress(attempt.get("progress") or {})]
+    told = [_progress(attempt)]
     if _word(attempt) == HELD:
         told.append(f"held; `deploysteps node unhold {node}` goes on")
     elif attempt.get("reboot") and attempt["finished_at"] is None:
@@ -79,8 +79,11 @@ def note_of(attempt: Mapping[str, Any], node: str) -> str:
     return clean("; ".join(part for part in told if part))
 
 
-def _progress(progress: Mapping[str, Any]) -> str:
+def _progress(attempt: Mapping[str, Any]) -> str:
+    progress = attempt.get("progress") or {}
     percent, text = progress.get("percent"), progress.get("text")
+    if attempt["finished_at"] is not None and percent != 100:
+        return ""  # the last that was told of the way there; it is over
     shown = f"{percent:g} %" if isinstance(percent, int | float) else ""
     return " ".join(str(part) for part in (shown, text) if part)
 
@@ -204,7 +207,7 @@ def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, object]
     for position, attempt in enumerate(run.get("attempts", ())):
         # Of what has ended only the end is news, not the progress that it had.
         goes_on = attempt["finished_at"] is None
-        word = f"{_word(attempt)} {_progress(attempt.get('progress') or {}) if goes_on else ''}"
+        word = f"{_word(attempt)} {_progress(attempt) if goes_on else ''}"
         key = (found.name, (run["uuid"], position))
         if told.get(key) != word:
             told[key] = word

@@ -165,9 +165,7 @@ def run_step(
         return answer
     allowed = f"None or {flow.waiting!r}" if flow.waiting else "None: it cannot wait"
     shown = f" {str(answer)!r}" if isinstance(answer, str) and answer in states.STATES else ""
-    raise flow.error(
-        f"{label} returned a {type(answer).__name__}{shown}; it must return {allowed}"
-    )
+    raise flow.error(f"{label} returned a {type(answer).__name__}{shown}; it must return {allowed}")
 
 
 def _find(task: FakeTask, name: str, flow: steps.StepFlow) -> tuple[BaseInterface, steps.StepDict]:
