@@ -20,8 +20,8 @@ test: $(VENV)/.tests ## Run the test suite and measure its coverage
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
 
-proofs: $(VENV)/.tests ## Walk all states, and upgrade with two real processes
-	$(BIN)/pytest -n $(WORKERS) -m proof tests/engine tests/service
+proofs: $(VENV)/.tests ## Walk all states, race, and upgrade with two real processes
+	$(BIN)/pytest -n $(WORKERS) -m proof
 
 load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load

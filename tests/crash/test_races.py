@@ -31,6 +31,8 @@ from tests.crash.journal import journal
 from tests.crash.scenarios import DEPLOY, PROVIDE, SCENARIOS, SERVICE, WAYS, Scenario, Way
 from tests.crash.stepwise import Peer, Stepwise, forked
 
+pytestmark = pytest.mark.proof
+
 BURST = 50
 
 

@@ -27,6 +27,8 @@ from tests.crash.journal import journal
 from tests.crash.scenarios import HOLD, WAYS, Way, tear_down
 from tests.crash.stepwise import Stepwise, drive
 
+pytestmark = pytest.mark.proof
+
 HOST, OTHER = "conductor-1", "conductor-2"
 
 Act = Callable[[Any], Any]

@@ -103,7 +103,7 @@ def test_a_deployment_goes_on(run, node):
     assert "goes on with run" in told and "deploy.repeat success" in told
     assert "deploy.deploy" not in told and f"{node} is active" in told
     assert "goes on with" in run("node", "runs", node)
-    run("node", "resume", node, code=1)
+    run("node", "resume", node, code=2)
     run("node", "set", node, "--driver-info", "fake_fail=deploy.repeat")
     run("node", "rebuild", node, "--deploy-steps", asked, "--wait", code=1)
     assert f"{node} is active" in run("node", "resume", node, "--skip", "--wait")
