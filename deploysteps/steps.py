@@ -302,4 +302,10 @@ Owner = Literal["agent", "poller", "timer", "callback", "operator"]
 the timer; the timer alone (a pause); the driver by ``task.complete_step()``; an
 operator by ``unhold``."""
 
+Resume = Literal["at", "after"]
+"""How a failed run goes on: with the step that failed, or with the one after it."""
+
 OWNERS: tuple[str, ...] = get_args(Owner)
+
+NO_DRIVERS_TO_END: tuple[Owner, ...] = ("timer", "operator")
+"""Owners of waits that nothing which a driver says, or hears from an agent, ends."""

@@ -13,9 +13,9 @@ from deploysteps.api import bodies, call, schemas, step_lists, versions
 from deploysteps.api.answers import done, node_of, runbook_of
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.conductor.rpc import Context, Resume
+from deploysteps.conductor.rpc import Context
 from deploysteps.db.models import Node
-from deploysteps.steps import CLEAN, DEPLOY, SERVICE, StepDict, StepFlow
+from deploysteps.steps import CLEAN, DEPLOY, SERVICE, Resume, StepDict, StepFlow
 
 _RESUME: dict[str, Resume] = {"resume": "at", "resume_after": "after"}
 """Member of the request -> how the conductor is told to go on."""

@@ -195,19 +195,13 @@ RUNBOOK_FIELDS: dict[str, int] = {
 STEP_LIST_ITEM: tuple[str, ...] = ("uuid", "name", "links")
 """Fields of an item of a list of deploy templates or runbooks."""
 
-HISTORY_FIELDS: dict[str, int] = {
-    "uuid": 78,
-    "created_at": 78,
-    "severity": 78,
-    "event": 78,
-    "event_type": 78,
-    "conductor": 78,
-    "user": 78,
-    "links": 78,
-}
+HISTORY = 78
+HISTORY_FIELDS: dict[str, int] = dict.fromkeys(
+    ("uuid", "created_at", "severity", "event", "event_type", "conductor", "user", "links"),
+    HISTORY,
+)
 HISTORY_ITEM: tuple[str, ...] = ("uuid", "created_at", "severity", "event", "links")
 """Fields of an item of ``GET /v1/nodes/<id>/history``."""
-HISTORY = 78
 
 # --- endpoints, and arguments of lists ------------------------------------------------
 

@@ -24,6 +24,7 @@ from deploysteps.db import beats as rows
 from deploysteps.db import locks, nodes, runs, transitions, types
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.secrets import MASK
+from deploysteps.steps import NO_DRIVERS_TO_END
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:
         return False
     if attempt.owner == "agent":
         return True
-    if attempt.owner in ("timer", "operator") or attempt.conductor != runtime.host:
+    if attempt.owner in NO_DRIVERS_TO_END or attempt.conductor != runtime.host:
         return False
     driver = runtime.registry.build(nodes.get(runtime.database, node.id))
     return attend.overrides_heartbeat(driver.deploy)

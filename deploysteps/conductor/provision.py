@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import (
@@ -33,12 +33,9 @@ from deploysteps.db import locks, nodes, runs, transitions, types
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.db.sweeps import Orphan
 from deploysteps.db.transitions import Key, key_of
-from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE, VERIFY, StepFlow, flow_of_state
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE, VERIFY, Resume, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
-
-RESUME = ("at", "after")
-"""How a failed run may go on: with the step that failed, or with the next one."""
 
 
 class HandingOver:
@@ -214,9 +211,10 @@ def _nothing_left(flow: StepFlow, plan: Plan, how: str) -> str | None:
 
 
 def _checked(resume: str) -> str:
-    if resume not in RESUME:
+    known = get_args(Resume)
+    if resume not in known:
         raise exceptions.InvalidParameterValue(
-            f"resume is one of {', '.join(RESUME)}, not {resume!r}"
+            f"resume is one of {', '.join(known)}, not {resume!r}"
         )
     return resume
 

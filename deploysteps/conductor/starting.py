@@ -7,9 +7,9 @@ import logging
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import attempts, brakes, old_way, planning, positions, words
+from deploysteps.conductor import attempts, brakes, endings, old_way, planning, positions, words
 from deploysteps.conductor.planning import Request
-from deploysteps.conductor.steps import Plan, label_of
+from deploysteps.conductor.steps import SKIPPED, Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import nodes, runs, transitions, types
 from deploysteps.db.locks import Also
@@ -110,7 +110,7 @@ def _first(flow: StepFlow, plan: Plan, wanted: Request, how: str) -> StepDict | 
 
 
 def _forbidden(plan: Plan) -> list[str]:
-    return [label_of(step) for step in plan.left_out if step["why"].startswith("skipped")]
+    return [label_of(step) for step in plan.left_out if step["why"].startswith(SKIPPED)]
 
 
 def told_skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> list[Also]:
@@ -119,7 +119,7 @@ def told_skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> list[Also]:
         return []
     row = nodes.history_row(
         task.node.id,
-        f"skipped by policy ([conductor] {flow.forbidden}): {', '.join(_forbidden(plan))}",
+        f"{SKIPPED} ([conductor] {flow.forbidden}): {', '.join(_forbidden(plan))}",
         event_type=f"{flow.name} steps skipped",
         severity="WARNING",
         conductor=task.runtime.host,
@@ -168,7 +168,11 @@ def _failed_run(task: TaskManager, flow: StepFlow) -> tuple[StepRun, StepAttempt
         )
     for run in runs.of_node(database, task.node.id, limit=1):
         last = runs.last_attempt(database, run.id)
-        if run.flow == flow.name and last is not None and run.outcome not in (None, "success"):
+        if (
+            run.flow == flow.name
+            and last is not None
+            and run.outcome not in (None, endings.SUCCESS)
+        ):
             if run.mechanism == OLD_WAY:
                 raise exceptions.InvalidParameterValue(
                     "a deployment by deploy(task) has no steps to go on from; deploy again"
@@ -198,7 +202,7 @@ def _begin_at(run: StepRun, last: StepAttempt, how: str) -> tuple[int, str]:
         raise exceptions.InvalidParameterValue(
             f"{last.interface}.{last.step}, which failed, is not in the plan any more"
         )
-    if last.outcome == "success":  # an abort that came while it ran took effect after it
+    if last.outcome == endings.SUCCESS:  # an abort that came while it ran took effect after it
         return places[0] + 1, done
     if how == "after":
         return places[0] + 1, f"skipped on request; it failed in run {run.uuid}"

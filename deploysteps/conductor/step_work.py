@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from deploysteps import exceptions, secrets, states
@@ -30,10 +31,7 @@ class StepWork:
     """The attempt whose progress was noted last."""
     progress_at: float
     """When that was, by the monotonic clock."""
-
-    def masker(self) -> secrets.Masker:
-        """Return what masks the secrets that the node holds."""
-        raise NotImplementedError
+    masker: Callable[[], secrets.Masker]
 
     def loses_agent(self, target: str) -> bool:
         """Tell whether an agent on the machine is gone after a change of power."""

@@ -122,7 +122,7 @@ def plan(
     kept = [step for step in merged if key_of(step) not in banned]
     wanted = kept if listed else enabled(kept)
     validate(wanted, disable_ramdisk=disable_ramdisk)
-    option = f"skipped by policy: [conductor] {flow.forbidden}"
+    option = f"{SKIPPED}: [conductor] {flow.forbidden}"
     off = [] if listed else [step for step in kept if _disabled(step)]
     left_out = [
         *(_left_out(step, step["why"]) for step in offer.dropped if step["priority"]),
@@ -231,6 +231,9 @@ def merge(offer: Offer, layers: Sequence[Layer], flow: StepFlow) -> list[StepDic
             merged[key]["source"] = layer.source
     return list(merged.values())
 
+
+SKIPPED = "skipped by policy"
+"""What the reason begins with, why an operator's forbidden step does not run."""
 
 REQUEST, TEMPLATE, RUNBOOK = "request", "template ", "runbook "
 """What the source of a layer begins with."""

@@ -21,7 +21,7 @@ from deploysteps.db import locks, nodes, ports, runs, transitions
 from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node, Port, StepAttempt
 from deploysteps.db.node import LOCK_KEYS
-from deploysteps.steps import FLOWS, flow_of_state
+from deploysteps.steps import FLOWS, NO_DRIVERS_TO_END, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
@@ -34,10 +34,6 @@ _NOT_A_DRIVERS = LOCK_KEYS | {
 }
 """What ``node.save()`` leaves alone: the lock's, the engine's, and the state, which
 moves by events and so that the table and the endings are kept to."""
-
-
-_NOT_A_DRIVERS_TO_END = ("timer", "operator")
-"""Owners of waits that no driver ends."""
 
 
 class TaskManager(StepWork, StateEvents):
@@ -252,7 +248,7 @@ class TaskManager(StepWork, StateEvents):
         foreign = self.speaks_for is not None and (
             attempt.interface != self.speaks_for or attempt.owner == "poller"
         )
-        if self.overheard or foreign or attempt.owner in _NOT_A_DRIVERS_TO_END:
+        if self.overheard or foreign or attempt.owner in NO_DRIVERS_TO_END:
             LOG.warning(
                 "Node %s: %s.%s waits for its %s; what else says that it is done changes nothing",
                 self.node.uuid,

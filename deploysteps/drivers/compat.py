@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from deploysteps import exceptions, protocols, steps
 from deploysteps.drivers import compat_exceptions as exception
@@ -178,7 +178,7 @@ def require_exclusive_lock(function: Function) -> Function:
             raise exceptions.ExclusiveLockRequired
         return function(*args, **kwargs)
 
-    return wrapper  # type: ignore[return-value]
+    return cast("Function", wrapper)
 
 
 # --- words and numbers ----------------------------------------------------------------

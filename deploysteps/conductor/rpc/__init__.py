@@ -7,20 +7,18 @@ in the same process; another transport is another class with these methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from oslo_context.context import RequestContext
 
 from deploysteps.db.models import DeployTemplate, Node, Port, Runbook
+from deploysteps.steps import Resume
 
 Context = RequestContext | None
 """Who asks; None for the process itself."""
 
 Steps = Sequence[Mapping[str, Any]]
 """Steps that somebody asks for."""
-
-Resume = Literal["at", "after"]
-"""Go on with the failed run: at the step that failed, or after it."""
 
 
 class Client(Protocol):
