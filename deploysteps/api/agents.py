@@ -12,7 +12,7 @@ import falcon
 
 from deploysteps import exceptions
 from deploysteps.api import bodies, call, errors, render, schemas, versions
-from deploysteps.api.answers import done, node_of, send
+from deploysteps.api.answers import done, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked, fits
 
@@ -121,7 +121,7 @@ class Heartbeat(call.Resource):
         with self._gate():
             Query(req).finish()
             body = _heartbeat(bodies.read(req, self.conf), version)
-            item = node_of(self.database, ident, version)
+            item = self.node(req, ident)
             self.client.heartbeat(call.of(req).context, item.uuid, **body)
         done(resp, 202)
 

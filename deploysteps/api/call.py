@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
 from uuid import uuid4
 
 import falcon
@@ -12,9 +13,11 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from deploysteps import releases
-from deploysteps.api import versions
+from deploysteps.api import answers, versions
+from deploysteps.api.operations import Operation
 from deploysteps.conductor.rpc import Client
 from deploysteps.db.engine import Database
+from deploysteps.db.models import Node
 
 
 def _context() -> RequestContext:
@@ -72,9 +75,19 @@ class Services:
 class Resource:
     """Base of the classes that answer requests."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {}
+    """Method -> what it is; every method that a class answers stands here."""
+
     def __init__(self, services: Services) -> None:
         """Keep what all resources share."""
         self.services = services
         self.conf = services.conf
         self.database = services.database
         self.client = services.client
+
+    def node(self, req: falcon.Request, ident: str) -> Node:
+        """Return the node of a request's path, if the caller may do with it what he asks.
+
+        :raises NodeNotFound: there is none; names are no nodes before 1.5.
+        """
+        return answers.node_of(self.database, ident, version(req))

@@ -6,7 +6,7 @@ import falcon
 
 from deploysteps import exceptions, secrets
 from deploysteps.api import bodies, call, paging, render, schemas, step_lists, versions
-from deploysteps.api.answers import done, node_of, runbook_of, send
+from deploysteps.api.answers import done, runbook_of, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import nodes, runs
@@ -24,7 +24,7 @@ class NodeStates(call.Resource):
         """Show a node's states."""
         Query(req).finish()
         version = call.version(req)
-        send(resp, render.node_states(node_of(self.database, ident, version), version=version))
+        send(resp, render.node_states(self.node(req, ident), version=version))
 
 
 class NodeValidate(call.Resource):
@@ -33,7 +33,7 @@ class NodeValidate(call.Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Tell of each interface whether it has what it needs."""
         Query(req).finish()
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         found = self.client.validate_driver_interfaces(call.of(req).context, item.uuid)
         send(resp, {name: dict(found[name]) for name in _VALIDATED if name in found})
 
@@ -49,7 +49,7 @@ class NodeSteps(call.Resource):
         query.finish()
         if flow not in FLOWS:
             raise exceptions.Invalid(f"The flow must be one of {', '.join(FLOWS)}.")
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         context = call.of(req).context
         if plan:
             found = self.client.get_node_plan(context, item.uuid, flow)
@@ -82,7 +82,7 @@ class NodePlan(call.Resource):
         runbook = given.get("runbook")
         if steps is not None and runbook is not None:
             raise exceptions.Invalid(f"Give '{flow.list_field}' or 'runbook', not both.")
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         found = self.client.get_node_plan(
             call.of(req).context,
             item.uuid,
@@ -108,7 +108,7 @@ class NodeLock(call.Resource):
         """Break the lock that someone holds on a node, and recover the node."""
         Query(req).finish()
         body = checked(schemas.LOCK, bodies.read(req, self.conf), "lock")
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         self.client.unlock_node(
             call.of(req).context, item.uuid, reason=body.get("reason"), since=body.get("since")
         )
@@ -126,7 +126,7 @@ class _History(call.Resource):
         version = call.version(req)
         if version < versions.HISTORY:
             raise exceptions.NotFound()
-        return node_of(self.database, ident, version)
+        return self.node(req, ident)
 
 
 class NodeHistory(_History):
@@ -172,7 +172,7 @@ class NodeRuns(call.Resource):
         page = paging.asked(query, self.conf.api.max_limit)
         plan = bool(query.flag("plan"))
         query.finish()
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         found = runs.of_node(self.database, item.id, limit=page.limit + 1, marker=page.marker)
         attempts = runs.attempts(self.database, [run.id for run in found[: page.limit]])
         document = paging.document(

@@ -18,7 +18,7 @@ from deploysteps.api import (
     schemas,
     versions,
 )
-from deploysteps.api.answers import done, fields_of, listed_fields, node_of, send
+from deploysteps.api.answers import done, fields_of, listed_fields, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import nodes, traits
@@ -123,7 +123,7 @@ class OneNode(_Nodes):
         query, version = Query(req), call.version(req)
         fields = fields_of(query, versions.NODE_FIELDS, version)
         query.finish()
-        item = node_of(self.database, ident, version)
+        item = self.node(req, ident)
         send(resp, self.shown(req, fields or list(versions.NODE_FIELDS), [item])(item))
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
@@ -134,7 +134,7 @@ class OneNode(_Nodes):
             first = {"reset_interfaces": versions.RESET_INTERFACES}
             versions.check("reset_interfaces", first, version)
         query.finish()
-        item = node_of(self.database, ident, version)
+        item = self.node(req, ident)
         values = changes.of(
             item,
             bodies.read(req, self.conf),
@@ -167,6 +167,6 @@ class OneNode(_Nodes):
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Remove a node's record."""
         Query(req).finish()
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         self.client.destroy_node(call.of(req).context, item.uuid)
         done(resp, 204)

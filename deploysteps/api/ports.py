@@ -8,7 +8,7 @@ import falcon
 
 from deploysteps import exceptions
 from deploysteps.api import bodies, call, changes, paging, render, schemas, versions
-from deploysteps.api.answers import done, fields_of, listed_fields, node_of, send
+from deploysteps.api.answers import done, fields_of, listed_fields, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import ports
@@ -40,7 +40,7 @@ class _Ports(call.Resource):
         if page.sort_key in versions.PORT_FIELDS:
             versions.check(page.sort_key, versions.PORT_FIELDS, version)
         query.finish()
-        node_id = node_of(self.database, node, version).id if node is not None else None
+        node_id = self.node(req, node).id if node is not None else None
         found = ports.listing(self.database, node_id=node_id, address=address, **page.fetched())
 
         def show(item: Port) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import falcon
 
 from deploysteps import exceptions, states
 from deploysteps.api import bodies, call, schemas, step_lists, versions
-from deploysteps.api.answers import done, node_of, runbook_of
+from deploysteps.api.answers import done, runbook_of
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.conductor.rpc import Context
@@ -84,7 +84,7 @@ class Provision(_Setting):
         """Ask for another provision state."""
         Query(req).finish()
         version = call.version(req)
-        item = node_of(self.database, ident, version)
+        item = self.node(req, ident)
         body = checked(schemas.PROVISION, bodies.read(req, self.conf), "provision state")
         target = body.pop("target")
         event = _event(item, target, version)
@@ -155,7 +155,7 @@ class Power(_Setting):
         """Ask for another power state."""
         Query(req).finish()
         version = call.version(req)
-        item = node_of(self.database, ident, version)
+        item = self.node(req, ident)
         body = checked(schemas.POWER, bodies.read(req, self.conf), "power state")
         target, timeout = body["target"], body.get("timeout")
         if target not in versions.POWER_TARGETS:
@@ -194,7 +194,7 @@ class Maintenance(call.Resource):
         maintenance: bool,
         reason: str | None,
     ) -> None:
-        item = node_of(self.database, ident, call.version(req))
+        item = self.node(req, ident)
         self.client.set_node_maintenance(call.of(req).context, item.uuid, maintenance, reason)
         done(resp, 202)
 

@@ -6,7 +6,7 @@ import falcon
 
 from deploysteps import exceptions
 from deploysteps.api import bodies, call, schemas, versions
-from deploysteps.api.answers import done, node_of, send
+from deploysteps.api.answers import done, send
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import traits
@@ -24,7 +24,7 @@ class _Traits(call.Resource):
         version = call.version(req)
         versions.check("traits", {"traits": versions.TRAITS}, version)
         Query(req).finish()
-        return node_of(self.database, ident, version)
+        return self.node(req, ident)
 
 
 class NodeTraits(_Traits):
