@@ -126,7 +126,7 @@ class _History(call.Resource):
         version = call.version(req)
         if version < versions.HISTORY:
             raise exceptions.NotFound()
-        return self.node(req, ident)
+        return super().node(req, ident)
 
 
 class NodeHistory(_History):

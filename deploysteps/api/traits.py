@@ -24,7 +24,7 @@ class _Traits(call.Resource):
         version = call.version(req)
         versions.check("traits", {"traits": versions.TRAITS}, version)
         Query(req).finish()
-        return self.node(req, ident)
+        return super().node(req, ident)
 
 
 class NodeTraits(_Traits):
