@@ -7,6 +7,7 @@ wherever it appears; see :class:`Masker`.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,9 @@ _LEAST_KEY = 8
 """The same for what is only a key inside a secret object: most keys are words."""
 _LONGEST_QUOTED = 64 * 2**10
 """Longer secrets are looked for as they are only."""
+_LONGEST_PATTERN = 2048
+"""Longer secrets are looked for as they are, and quoted once."""
+_PARTS = re.compile(r"[A-Za-z0-9]+")
 
 
 def names_secret(key: object) -> bool:
@@ -138,9 +142,9 @@ def _secret_keys(value: Any, schema: Any) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it stands in texts: as it is, and as programs quote it."""
+    """Yield a secret as it stands in texts: as it is, and as programs quote it once."""
     yield secret
-    if (secret.isascii() and secret.isalnum()) or len(secret) > _LONGEST_QUOTED:
+    if _is_plain(secret) or len(secret) > _LONGEST_QUOTED:
         return
     raw = secret.encode("utf-8", "surrogatepass")
     # The leading '"' makes repr() quote by "'" and escape it; beside a text
@@ -155,6 +159,48 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote_plus(raw)
 
 
+def _is_plain(secret: str) -> bool:
+    """Tell whether no way to quote changes a text."""
+    return secret.isascii() and secret.isalnum()
+
+
+_SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a"}
+
+
+@functools.lru_cache(maxsize=256)
+def _quoted(secret: str) -> re.Pattern[str]:
+    """Return what finds a secret that was quoted several times over, each time in another way."""
+    return re.compile("".join(map(_quoted_letter, secret)))
+
+
+_BACKSLASH = r"(?:\\|%(?:25)*5c)"
+
+
+@functools.lru_cache(maxsize=1024)
+def _quoted_letter(letter: str) -> str:
+    if _is_plain(letter):
+        return letter
+    if letter == "\\":
+        return f"(?i:{_BACKSLASH}+)"
+    number, some = ord(letter), f"{_BACKSLASH}+"
+    raw = letter.encode("utf-8", "surrogatepass")
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    shown = [
+        f"{_BACKSLASH}*{re.escape(letter)}",
+        "".join(f"{some}x{byte:02x}" for byte in raw),
+        f"{_BACKSLASH}*" + "".join(f"%(?:25)*{byte:02x}" for byte in raw),
+        "".join(f"{some}u{units[at : at + 4]}" for at in range(0, len(units), 4)),
+        f"{some}U{number:08x}",
+    ]
+    if number < 256:
+        shown.append(f"{some}x{number:02x}")
+    if letter in _SHORT:
+        shown.append(some + _SHORT[letter])
+    if letter == " ":
+        shown.append(r"\+")
+    return f"(?i:{'|'.join(shown)})"
+
+
 class Masker:
     """Masks, in texts, what some JSON values are known to hold."""
 
@@ -166,10 +212,19 @@ class Masker:
         found = forms | {scrub(form) for form in forms}
         # Longest first, so that a secret inside another leaves no tail.
         self._known = sorted(found, key=len, reverse=True)
+        self._changed = sorted(
+            (text for text in held if not _is_plain(text) and len(text) <= _LONGEST_PATTERN),
+            key=len,
+            reverse=True,
+        )
 
     def text(self, text: str) -> str:
         """Return the text with every known secret and URL user masked."""
         for known in self._known:
             if known in text:
                 text = text.replace(known, MASK)
+        for secret in self._changed:
+            # Its longest part that no quoting changes tells cheaply that it is not there.
+            if max(_PARTS.findall(secret), key=len, default="") in text:
+                text = _quoted(secret).sub(MASK, text)
         return masked_urls(text)

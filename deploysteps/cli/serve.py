@@ -19,6 +19,7 @@ from deploysteps import conf, exceptions
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import is_loopback
 from deploysteps.cli.errors import ExitCode
+from deploysteps.conf import logs
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
@@ -38,7 +39,7 @@ def serve(state: State) -> int:
     """
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
-    log.setup(settings, "deploysteps", version=VERSION)
+    logs.setup(settings, VERSION)
     for strange in conf.unknown(settings):
         LOG.warning("Ignored: %s", strange)
     refuse_no_address(settings)

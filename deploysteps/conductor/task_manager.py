@@ -101,6 +101,8 @@ class TaskManager(StepWork, StateEvents):
             self._held,
             node.driver_info,
             node.instance_info,
+            node.extra,
+            node.properties,
             node.driver_internal_info,
             *(getattr(node, flow.step_field) for flow in FLOWS.values()),
         )

@@ -190,3 +190,27 @@ def test_many_odd_secrets_cost_time_in_proportion() -> None:
     mask = secrets.Masker(held)
     assert "p'" not in mask.text("x" * 10**6 + held["7_password"])
     assert time.monotonic() - begun < 10
+
+
+QUOTINGS: list[Callable[[str], str]] = [
+    repr, json.dumps, quote, quote_plus, lambda text: repr(text.encode()), lambda text: f"<{text}>",
+    lambda text: json.dumps(text, ensure_ascii=False), lambda text: ascii(text),
+]  # fmt: skip
+
+
+@given(
+    st.text(min_size=2, max_size=12, alphabet=" '\"\\+%&\n\té€-_.,;:[]{}~ab7"),
+    st.lists(st.sampled_from(QUOTINGS), max_size=3),
+)
+def test_a_secret_is_masked_however_often_it_was_quoted(
+    odd: str, quotings: list[Callable[[str], str]]
+) -> None:
+    """Exceptions quote what they repeat, and logs and other exceptions quote them again."""
+    core = "Xq93"
+    text = f"{core}{odd}{core}"
+    secret = text
+    for quoting in quotings:
+        text = quoting(text)
+    shown = secrets.Masker({"password": secret}).text(f"before {text} after")
+    assert core not in shown
+    assert MASK in shown and "before" in shown and "after" in shown
