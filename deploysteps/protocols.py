@@ -5,7 +5,7 @@ Drivers import these for annotations; the conductor's own classes fit them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -27,6 +27,11 @@ class Node(Protocol):
     driver_info: dict[str, Any]
     properties: dict[str, Any]
     extra: dict[str, Any]
+    boot_mode: str | None
+    secure_boot: bool | None
+    console_enabled: bool
+    raid_config: dict[str, Any]
+    target_raid_config: dict[str, Any]
     deploy_step: dict[str, Any] | None
     clean_step: dict[str, Any] | None
     service_step: dict[str, Any] | None
@@ -111,6 +116,15 @@ class Task(Protocol):
         :param text: a few words, such as ``writing the image``.
         """
 
+    def keep_evidence(self, name: str, value: Any) -> None:
+        """Keep, with the current attempt, what explains how it ended.
+
+        It is shown as ``evidence`` of the attempt (``GET /v1/nodes/<id>/runs``).
+
+        :param name: such as ``command_error``.
+        :param value: a JSON value; its texts are masked, and shortened to 64 KiB.
+        """
+
     def switch_power(self, target: str, timeout: float | None = None) -> None:
         """Bring the machine into a power state, through ``driver.power``.
 
@@ -122,6 +136,30 @@ class Task(Protocol):
         :param timeout: seconds to try; None means the driver's default.
         :raises PowerStateFailure: when the state was not reached.
         """
+
+    def keep_bios_settings(self, settings: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the settings of the machine's firmware, in place of those kept before.
+
+        :param settings: each a dict of ``name`` and ``value`` and, as far as they are
+            known, ``attribute_type``, ``allowable_values``, ``lower_bound``,
+            ``upper_bound``, ``min_length``, ``max_length``, ``read_only``,
+            ``reset_required`` and ``unique``.
+        :raises InvalidParameterValue: naming what is none.
+        """
+
+    def keep_firmware_components(self, components: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what firmware the machine has, in place of what was kept before.
+
+        :param components: each a dict of ``component``, ``current_version`` and, as
+            far as they are known, ``initial_version``, ``last_version_flashed``,
+            ``vendor``, ``model`` and ``serial_number``.
+        :raises InvalidParameterValue: naming what is none.
+        """
+
+    def keep_inventory(
+        self, inventory: Mapping[str, Any], plugin_data: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep what an inspection found, in place of what the last one did."""
 
     def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Run ``call`` in a worker, with the lock, once this block ends."""

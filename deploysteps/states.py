@@ -153,6 +153,9 @@ STATES: dict[str, State] = {
 # engine tells.
 MANAGE, PROVIDE, DEPLOY, DELETE, ABORT = "manage", "provide", "deploy", "delete", "abort"
 CLEAN, SERVICE, UNHOLD = "clean", "service", "unhold"
+INSPECT, ADOPT, UNRESCUE = "inspect", "adopt", "unrescue"
+TO_RESCUE = "rescue"
+"""The event; the state that it leads to is spelled the same."""
 WAIT, RESUME, HOLD, DONE, FAIL = "wait", "resume", "hold", "done", "fail"
 KEPT = "kept"
 """The end of a cleaning that was asked for: the node stays with its operator."""
@@ -176,6 +179,22 @@ def _run(running: str, waiting: str, holding: str, failed: str) -> Iterator[Tran
         yield Transition(waiting, event, end)
     for event, end in ((UNHOLD, running), (FAIL, failed), (ABORT, failed)):
         yield Transition(holding, event, end)
+
+
+def _job(
+    begins: str, starts: tuple[str, ...], running: str, waiting: str | None, failed: str, end: str
+) -> Iterator[Transition]:
+    """Return what work of one call does, from where it may be asked for to its ends."""
+    for start in starts:
+        yield Transition(start, begins, running)
+    yield Transition(running, DONE, end)
+    for event in (FAIL, ABORT):
+        yield Transition(running, event, failed)
+    if waiting is not None:
+        yield Transition(running, WAIT, waiting)
+        yield Transition(waiting, RESUME, running)
+        for event in (FAIL, ABORT):
+            yield Transition(waiting, event, failed)
 
 
 TRANSITIONS: tuple[Transition, ...] = (
@@ -220,13 +239,20 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(RESCUEFAIL, DELETE, DELETING),
     Transition(UNRESCUEFAIL, DELETE, DELETING),
     Transition(DELETING, FAIL, ERROR),
-    # ways out of states that no verb leads to yet
-    Transition(INSPECTING, FAIL, INSPECTFAIL),
-    Transition(INSPECTWAIT, FAIL, INSPECTFAIL),
-    Transition(ADOPTING, FAIL, ADOPTFAIL),
-    Transition(RESCUING, FAIL, RESCUEFAIL),
-    Transition(RESCUEWAIT, FAIL, RESCUEFAIL),
-    Transition(UNRESCUING, FAIL, UNRESCUEFAIL),
+    Transition(RESCUEWAIT, DELETE, DELETING),
+    # what is one call: inspecting, adopting, rescuing
+    *_job(INSPECT, (MANAGEABLE, INSPECTFAIL), INSPECTING, INSPECTWAIT, INSPECTFAIL, MANAGEABLE),
+    Transition(INSPECTWAIT, DONE, MANAGEABLE),
+    *_job(ADOPT, (MANAGEABLE, ADOPTFAIL), ADOPTING, None, ADOPTFAIL, ACTIVE),
+    *_job(
+        TO_RESCUE,
+        (ACTIVE, RESCUE, RESCUEFAIL, UNRESCUEFAIL),
+        RESCUING,
+        RESCUEWAIT,
+        RESCUEFAIL,
+        RESCUE,
+    ),
+    *_job(UNRESCUE, (RESCUE, RESCUEFAIL, UNRESCUEFAIL), UNRESCUING, None, UNRESCUEFAIL, ACTIVE),
 )
 
 
@@ -331,6 +357,10 @@ VERBS: dict[str, str] = {
     SERVICE: SERVICE,
     ABORT: ABORT,
     UNHOLD: UNHOLD,
+    INSPECT: INSPECT,
+    ADOPT: ADOPT,
+    TO_RESCUE: TO_RESCUE,
+    UNRESCUE: UNRESCUE,
 }
 
 
@@ -354,6 +384,7 @@ class Wait(str):
     limit: float | None
     reboot: bool
     callback: bool
+    agent: bool
 
     def __new__(
         cls,
@@ -365,11 +396,12 @@ class Wait(str):
         limit: float | None = None,
         reboot: bool = False,
         callback: bool = False,
+        agent: bool = False,
     ) -> Wait:
         """See :func:`wait`."""
         self = super().__new__(cls, state)
         self.poll, self.grow, self.at_most, self.limit = poll, grow, at_most, limit
-        self.reboot, self.callback = reboot, callback
+        self.reboot, self.callback, self.agent = reboot, callback, agent
         return self
 
 
@@ -382,6 +414,7 @@ def wait(
     limit: float | None = None,
     reboot: bool = False,
     callback: bool = False,
+    agent: bool = False,
 ) -> Wait:
     """Return ``flow_state`` with instructions for the wait.
 
@@ -400,6 +433,11 @@ def wait(
     :param callback: ``task.complete_step()`` or ``task.fail_step()`` ends the
         wait, called by a periodic method or whatever the driver has;
         heartbeats do not.
+    :param agent: with ``poll``: the wait is the agent's all the same. Its
+        heartbeats and the timer both ask ``check_step``, and its silence fails
+        the step as it does without ``poll``; there is no other limit unless
+        ``limit`` or the declaration sets one. For work that the agent does and
+        that can be asked after before its next heartbeat.
     :raises InvalidParameterValue: for a value that makes no sense.
     """
     if flow_state not in WAIT_STATES:
@@ -425,7 +463,7 @@ def wait(
                 f"states.wait({name}=...) takes a number from {least:g} to "
                 f"{exceptions.LONGEST_WAIT}, got {value!r}"
             )
-    for name, flag in (("reboot", reboot), ("callback", callback)):
+    for name, flag in (("reboot", reboot), ("callback", callback), ("agent", agent)):
         if not isinstance(flag, bool):
             raise exceptions.InvalidParameterValue(
                 f"states.wait({name}=...) takes True or False, got {flag!r}"
@@ -436,6 +474,10 @@ def wait(
             "is ended by one"
             f"{'; let check_step() say when the machine is back' if reboot else ''}"
         )
+    if agent and callback:
+        raise exceptions.InvalidParameterValue(
+            "states.wait() takes agent or callback, not both: a wait is ended by one"
+        )
     answer = Wait(
         flow_state,
         poll=poll,
@@ -444,13 +486,14 @@ def wait(
         limit=limit,
         reboot=reboot,
         callback=callback,
+        agent=agent,
     )
     asked_to_wait.set(answer)
     return answer
 
 
-asked_to_wait: contextvars.ContextVar[Wait | None] = contextvars.ContextVar(
+asked_to_wait: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "asked_to_wait", default=None
 )
-"""The last answer that :func:`wait` made here: a step that asked to wait and
-then returned None forgot to say so."""
+"""The last answer that :func:`wait` made here, or in words what else was begun
+that goes on: a step that did so and then returned None forgot to say so."""

@@ -56,6 +56,13 @@ AWAITS_AGENT = "awaits_agent_steps"
 """Key of ``driver_internal_info``: the plan lacks what the agent will offer."""
 
 
+AGENT_TOLD = "agent_told_steps"
+"""Key of ``driver_internal_info``: flows whose steps the agent of this boot has told."""
+
+STARTED_OVER = "steps_started_over"
+"""Key of ``driver_internal_info``: how often the run began again, with a new plan."""
+
+
 class Flags(NamedTuple):
     """Keys of ``driver_internal_info`` by which drivers of the field say how a step goes on.
 
@@ -136,6 +143,20 @@ class StepFlow:
     """``[conductor]`` option by which a run that nobody asked steps for does none."""
     old_way: bool = False
     """Interfaces without any step may run it by one method, ``deploy(task)``."""
+    job: bool = False
+    """There are no steps: ``prepare`` is all there is to do."""
+    says_done: str | None = None
+    """What drivers of the field answer when ``prepare`` is done; None says so everywhere."""
+    waits_for: str = "agent"
+    """Who ends a wait that is neither polled nor said to be somebody's."""
+    wait_timeout: str | None = None
+    """``[conductor]`` option: how long a wait may take that names no limit."""
+    cut_short: Call | None = None
+    """Stops what goes on elsewhere when its wait ends badly, where a driver can."""
+    drops: tuple[str, ...] = ()
+    """Keys of ``instance_info`` that go with the run."""
+    times: tuple[str, str] | None = None
+    """Columns of the node: since when a run goes on, and when the last one ended well."""
 
     @property
     def failed(self) -> str:
@@ -160,7 +181,13 @@ class StepFlow:
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys of ``driver_internal_info`` that belong to a run and go with it."""
-        run = (self.list_field, self.index_field, AWAITS_AGENT, self.no_ramdisk)
+        run = (
+            self.list_field,
+            self.index_field,
+            AWAITS_AGENT,
+            STARTED_OVER,
+            self.no_ramdisk,
+        )
         return tuple(key for key in (*run, *(self.flags or ())) if key)
 
     def rank_of(self, interface: str) -> int:
@@ -288,8 +315,70 @@ SERVICE = StepFlow(
 )
 
 FLOWS: dict[str, StepFlow] = {flow.name: flow for flow in (DEPLOY, CLEAN, VERIFY, SERVICE)}
+"""The flows that have steps."""
 
-_BY_STATE = {state: flow for flow in FLOWS.values() for state in flow.states}
+
+def _job(name: str, running: str, call: Call, **more: Any) -> StepFlow:
+    """Return work of one call as a flow without steps.
+
+    So it has what runs have: one row that says who asked and what became of it,
+    waits that are limited, an abort, one ending, and recovery after a crash.
+    """
+    return StepFlow(
+        name=name,
+        rank=(),
+        collect="",
+        execute="",
+        step_field="job_step",
+        list_field="job_steps",
+        index_field="job_step_index",
+        running=running,
+        forbidden="",
+        error=exceptions.DriverOperationError,
+        prepare=call,
+        job=True,
+        **more,
+    )
+
+
+INSPECT = _job(
+    "inspect",
+    states.INSPECTING,
+    Call("inspect", "inspect_hardware"),
+    waiting=states.INSPECTWAIT,
+    says_done=states.MANAGEABLE,
+    waits_for="callback",
+    callback_timeout="inspect_wait_timeout",
+    wait_timeout="inspect_wait_timeout",
+    cut_short=Call("inspect", "abort"),
+    times=("inspection_started_at", "inspection_finished_at"),
+)
+ADOPT = _job("adopt", states.ADOPTING, Call("deploy", "take_over"))
+RESCUE = _job(
+    "rescue",
+    states.RESCUING,
+    Call("rescue", "rescue"),
+    waiting=states.RESCUEWAIT,
+    says_done=states.RESCUE,
+    callback_timeout="rescue_callback_timeout",
+    clean_up=Call("rescue", "clean_up"),
+    drops=("rescue_password", "hashed_rescue_password"),
+)
+UNRESCUE = _job(
+    "unrescue",
+    states.UNRESCUING,
+    Call("rescue", "unrescue"),
+    says_done=states.ACTIVE,
+    drops=("rescue_password", "hashed_rescue_password"),
+)
+
+JOBS: dict[str, StepFlow] = {flow.name: flow for flow in (INSPECT, ADOPT, RESCUE, UNRESCUE)}
+"""What is one call of a driver's, in the shape of a flow."""
+
+RUNS: dict[str, StepFlow] = {**FLOWS, **JOBS}
+"""Everything that a run can be of."""
+
+_BY_STATE = {state: flow for flow in RUNS.values() for state in flow.states}
 
 
 def flow_of_state(state: str | None) -> StepFlow | None:

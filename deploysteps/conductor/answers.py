@@ -54,7 +54,15 @@ class Failed:
     """A step that raised may be retried; one that answered nonsense may not."""
 
 
-Answer = Done | Waits | Pauses | Holds | NotReady | Failed
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartsOver:
+    """The steps are not any more those of the plan: the run begins again at its first."""
+
+    why: str
+    exception: BaseException
+
+
+Answer = Done | Waits | Pauses | Holds | NotReady | StartsOver | Failed
 DONE = Done()
 
 
@@ -71,25 +79,39 @@ def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = Tru
     except exceptions.StepNotReady as exc:
         why = words.text_of(exc)
         if flow.waiting is None:
-            return Failed(f"it is not ready ({why}), and a {flow.name} step cannot wait", exc)
+            return Failed(f"it is not ready ({why}), and {_what(flow)} cannot wait", exc)
         return NotReady(why, exc.after)
+    except exceptions.StepsChanged as exc:
+        return StartsOver(words.text_of(exc), exc)
     except BaseException as exc:  # SystemExit and its like end a step, not the conductor
         if task.lost and isinstance(exc, exceptions.LockLost):
             raise
         return Failed(words.text_of(exc), exc)
-    if value is None:
+    if value is None or _says_done(value, flow):
         return _checked(flow, task.node.driver_internal_info if flags else {})
     if isinstance(value, str) and value == flow.waiting:
         return Waits(value if isinstance(value, states.Wait) else states.Wait(value))
     return Failed(_nonsense(value, flow), raised=False)
 
 
+def _says_done(value: Any, flow: StepFlow) -> bool:
+    """Tell whether an answer is a job's own word for None."""
+    return flow.says_done is not None and isinstance(value, str) and value == flow.says_done
+
+
+def _what(flow: StepFlow) -> str:
+    """Return what is judged, to begin a sentence with."""
+    return f"{'.'.join(flow.prepare or ())}()" if flow.job else f"a {flow.name} step"
+
+
 def _checked(flow: StepFlow, info: Mapping[str, Any]) -> Answer:
     """Return None's meaning: a step that began something and did not say so failed."""
     flags = [key for key in asked_flags(flow) if info.get(key)]
-    if states.asked_to_wait.get() is None and not flags:
+    asked = states.asked_to_wait.get()
+    if asked is None and not flags:
         return DONE
-    what = f"set {', '.join(flags)}" if flags else "called states.wait()"
+    what = "called states.wait()" if isinstance(asked, states.Wait) else asked
+    what = f"set {', '.join(flags)}" if flags else what
     return Failed(
         f"it {what} and then returned None, as if it were finished; {_wanted(flow)}",
         raised=False,
@@ -102,9 +124,10 @@ def _nonsense(value: Any, flow: StepFlow) -> str:
     kind = type(value).__name__
     or_waits = f", or the state {flow.waiting!r} when it goes on elsewhere" if flow.waiting else ""
     shown = f" {value!r}" if type(value) in (bool, int, float) else ""
+    done = f"None or {flow.says_done!r}" if flow.says_done else "None"
     if isinstance(value, str) and value in states.STATES:
         shown = f" {str(value)!r}"
-    return f"it returned {kind}{shown}; a {flow.name} step returns None when it is done{or_waits}"
+    return f"it returned {kind}{shown}; {_what(flow)} returns {done} when it is done{or_waits}"
 
 
 def asked_flags(flow: StepFlow) -> tuple[str, ...]:
@@ -114,5 +137,5 @@ def asked_flags(flow: StepFlow) -> tuple[str, ...]:
 
 def _wanted(flow: StepFlow) -> str:
     if flow.waiting is None:
-        return f"a {flow.name} step cannot wait"
+        return f"{_what(flow)} cannot wait"
     return f"return the wait state ({flow.waiting!r})"

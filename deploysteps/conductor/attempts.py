@@ -90,6 +90,15 @@ def new(
     )
 
 
+def has_retries_left(task: TaskManager, retries: int) -> bool:
+    """Retries are for a step that raised: one that a crash cut off has used none up."""
+    attempt = current(task)
+    if attempt.attempt <= retries or not retries:
+        return attempt.attempt <= retries
+    lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
+    return attempt.attempt - lost <= retries
+
+
 def finished(
     attempt: StepAttempt | None,
     outcome: str,
@@ -102,7 +111,7 @@ def finished(
         return []
     return [
         transitions.finish(
-            transitions.key_of(attempt),
+            attempt,
             outcome,
             types.utcnow(),
             waited=attempt.state == runs.WAITING,
@@ -132,7 +141,8 @@ def clocks(task: TaskManager, flow: StepFlow) -> waiting.Clocks:
     """Return the settings that bound this flow's waits."""
     conf = task.runtime.conf.conductor
     silence = conf[flow.callback_timeout] if flow.callback_timeout else 0
-    return waiting.Clocks(silence, conf.default_step_timeout)
+    limit = conf[flow.wait_timeout] if flow.wait_timeout else conf.default_step_timeout
+    return waiting.Clocks(silence, limit)
 
 
 def told(task: TaskManager, why: str) -> str:

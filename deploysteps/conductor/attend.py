@@ -105,12 +105,16 @@ def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
         engine.time_out(task, flow, _too_long(attempt))
     elif beat is not None or signal == "beat":
         _heard(task, flow, attempt, beat or _remembered(task, attempt))
-    elif attempt.owner == "poller":
+    elif attempt.poll is not None and attempt.owner in _ASKED:
         _poll(task, flow, attempt)
     elif attempt.owner == "timer":
         engine.resume(task, flow)
     else:
-        _check_silence(task, flow, attempt)
+        _wait_on(task, flow, attempt)
+
+
+_ASKED = ("poller", "agent")
+"""Owners of waits that may be asked after on the timer."""
 
 
 def _too_long(attempt: StepAttempt) -> str:
@@ -172,14 +176,16 @@ def _heard(task: TaskManager, flow: StepFlow, attempt: StepAttempt, beat: Beat) 
     else:
         # It hears every beat, and ends no wait that is not the agent's to end.
         task.overheard = True
-    _settle(task, flow, attempt, _tell_driver(task, flow, beat))
+    _settle(task, flow, attempt, _tell_driver(task, flow, beat), heard=True)
 
 
 def _any_beat_ends(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> bool:
     """Tell whether a wait is no driver's to judge by ``check_step``, which knows its own steps."""
     if reserved.is_reserved(attempts.entry_of(task, flow)):
         return True
-    return attempt.position == attempts.PREPARE and not overrides_heartbeat(task.driver.deploy)
+    if attempt.position != attempts.PREPARE or attempt.poll is not None:
+        return False
+    return not overrides_heartbeat(task.driver.deploy)
 
 
 def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answer | None:
@@ -204,7 +210,7 @@ def _tell_driver(task: TaskManager, flow: StepFlow, beat: Beat) -> answers.Answe
                 "Node %s: heartbeat() failed on a beat that ends no wait: %s", task.node.uuid, told
             )
         return None
-    if isinstance(answer, answers.Failed):
+    if isinstance(answer, answers.Failed | answers.NotReady | answers.StartsOver):
         return answer
     if task.answer is None:
         return None
@@ -221,8 +227,6 @@ def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
         task, flow, lambda: said.append(interface.check_step(task, step)), flags=False
     )
     match answer:
-        case answers.NotReady():
-            _settle(task, flow, attempt, None)
         case answers.Done() if type(said[0]) is states.StepStatus:
             done = said[0] is states.StepStatus.DONE
             _settle(task, flow, attempt, answers.DONE if done else None)
@@ -234,27 +238,47 @@ def _poll(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
 
 
 def _settle(
-    task: TaskManager, flow: StepFlow, attempt: StepAttempt, answer: answers.Answer | None
+    task: TaskManager,
+    flow: StepFlow,
+    attempt: StepAttempt,
+    answer: answers.Answer | None,
+    *,
+    heard: bool = False,
 ) -> None:
-    """Act on what was learnt of a waiting attempt; None: it goes on waiting."""
+    """Act on what was learnt of a waiting attempt; None: it goes on waiting.
+
+    :param heard: by a heartbeat, so that the agent is not silent.
+    """
     task.waiting_step, task.answer, task.overheard = None, None, False
     if task.ended:
         return  # the driver ended the run itself, by an event
     if isinstance(answer, answers.Failed):
         engine.fail_waiting(task, flow, answer)
-    elif answer is not None:
+    elif isinstance(answer, answers.StartsOver):
+        engine.start_over(task, flow, answer)
+    elif answer is not None and not isinstance(answer, answers.NotReady):
         engine.resume(task, flow)
     elif engine.flow_of(task) is flow:
-        _rearm(task, flow, attempt)
+        go_on = _rearm if heard else _wait_on
+        go_on(task, flow, attempt, answer.after if answer is not None else None)
 
 
-def _rearm(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
-    """Go on waiting, and give the lock back, in one write."""
-    look, poll = None, attempt.poll
-    if attempt.owner == "poller" and poll is not None:
-        look, poll = waiting.next_poll(poll, types.utcnow())
-    elif attempt.owner == "agent":
-        look = _silent_at(task, flow, attempt)
+def _rearm(
+    task: TaskManager, flow: StepFlow, attempt: StepAttempt, ask_after: float | None = None
+) -> None:
+    """Go on waiting, and give the lock back, in one write.
+
+    :param ask_after: seconds until a polled wait is asked after again, where
+        ``check_step`` has named them.
+    """
+    look, poll, now = None, attempt.poll, types.utcnow()
+    if poll is not None and attempt.owner in _ASKED:
+        if ask_after is None:
+            look, poll = waiting.next_poll(poll, now)
+        else:
+            look = waiting.after(now, max(ask_after, waiting.SHORTEST))
+    if attempt.owner == "agent":
+        look = waiting.earliest(look, _silent_at(task, flow, attempt))
     elif attempt.owner == "timer":
         look = attempt.due_at
     if task.node.provision_state == flow.running:  # an old driver has said "resume"
@@ -277,11 +301,14 @@ def _silent_at(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> Any:
     )
 
 
-def _check_silence(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
+def _wait_on(
+    task: TaskManager, flow: StepFlow, attempt: StepAttempt, ask_after: float | None = None
+) -> None:
+    """Go on waiting, unless the agent that ends the wait has been silent for too long."""
     limit = attempts.clocks(task, flow).silence
     silent = _silent_at(task, flow, attempt)
     if silent is None or types.utcnow() < silent:
-        _rearm(task, flow, attempt)
+        _rearm(task, flow, attempt, ask_after)
         return
     engine.time_out(
         task,

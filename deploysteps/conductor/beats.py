@@ -75,11 +75,10 @@ def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> 
     :raises InvalidParameterValue: a wrong token or callback URL.
     :raises NodeLocked: it was not recorded; the agent sends it again.
     """
-    node = rows.see(runtime.database, node_id)
+    # Read before the lock: a beat completes the step that waited when it came.
+    node, attempt = rows.see_waiting(runtime.database, node_id)
     _check_token(node, token)
     _check_callback(runtime, node, beat.callback_url)
-    # Read before the lock: a beat completes the step that waited when it came.
-    attempt = runs.last_attempt(runtime.database, node.run_id) if node.run_id is not None else None
     _refuse_locked(node)
     if attempt is not None and not _is_for(runtime, node, attempt):
         attempt = None
@@ -123,6 +122,10 @@ def _check_callback(runtime: Runtime, node: rows.Seen, url: str) -> None:
         parts, host = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not host:
         raise exceptions.InvalidParameterValue("callback_url must be an http or https URL")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise exceptions.InvalidParameterValue(
+            "callback_url must be a plain address: without user, query and fragment"
+        )
     networks = runtime.conf.agent.callback_networks
     if networks and not _inside(host, networks):
         raise exceptions.InvalidParameterValue(

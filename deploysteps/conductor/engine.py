@@ -16,18 +16,25 @@ from deploysteps import exceptions, reserved, states
 from deploysteps.conductor import (
     answers,
     attempts,
+    caches,
     endings,
     old_way,
-    planning,
     policy,
     positions,
-    starting,
-    steps,
+    replanning,
     waiting,
     words,
 )
 from deploysteps.conductor import reserved as reserved_steps
-from deploysteps.conductor.answers import Done, Failed, Holds, NotReady, Pauses, Waits
+from deploysteps.conductor.answers import (
+    Done,
+    Failed,
+    Holds,
+    NotReady,
+    Pauses,
+    StartsOver,
+    Waits,
+)
 from deploysteps.conductor.attempts import PREPARE, clocks, entry_of, told
 from deploysteps.conductor.policy import Policy
 from deploysteps.conductor.task_manager import TaskManager
@@ -131,6 +138,8 @@ def _act(task: TaskManager, flow: StepFlow, answer: answers.Answer) -> bool:
             return _begin_wait(task, flow, waiting.hold(types.utcnow()), Policy(), flow.holding)
         case NotReady(reason, after):
             return _wait_until_ready(task, flow, reason, after)
+        case StartsOver():
+            return _start_over(task, flow, answer)
         case Failed():
             return _fail(task, flow, answer)
 
@@ -148,23 +157,29 @@ def _with_what_was_said(answer: answers.Answer, good: bool, why: str | None) -> 
 def _next(task: TaskManager, flow: StepFlow) -> bool:
     """The current attempt is done: finish it and begin the next, in one commit."""
     node, done = task.node, task.attempt
+    caches.refresh(task, flow, done)
     info = node.driver_internal_info
     current = getattr(node, flow.step_field)
     position = done.position + 1 if done is not None else PREPARE + 1
+    if flow.job:
+        return _end_well(task, flow)
     if old_way.is_old(done):
         if position > PREPARE + 1:
             return _end_well(task, flow)
         return _begin(task, flow, old_way.entry(flow), position)
     try:
         if info.get(AWAITS_AGENT):
-            _merge_agents(task, flow)
+            replanning.merge_agents(task, flow)
         plan: Any = info.get(flow.list_field)
+        told_none = plan == [] and position == PREPARE + 1 and not info.get(AWAITS_AGENT)
+        if told_none and flow.may_be_empty is not True:
+            return _nothing_told(task, flow)
         place = positions.locate(
             current, info.get(flow.index_field), plan, may_be_empty=flow.may_be_empty is True
         )
         place = positions.following(plan, place)
         if place < len(plan):
-            _check_next(plan[place])
+            positions.check_next(plan[place])
         elif info.get(AWAITS_AGENT):
             raise exceptions.InvalidParameterValue(
                 "the machine's agent was to come, and has not told which steps it has"
@@ -192,65 +207,37 @@ def _next(task: TaskManager, flow: StepFlow) -> bool:
         return False
 
 
-def _check_next(entry: Any) -> None:
-    """Refuse to begin what is no step, or one that nobody knows.
-
-    :raises InvalidParameterValue: it is.
-    """
-    steps.check_shape(entry, "the stored list")
-    if entry.get("unknown"):
-        raise exceptions.InvalidParameterValue(
-            f"{steps.label_of(entry)} is unknown: no interface of the node has it, and no agent "
-            "has told its steps"
-        )
+def _nothing_told(task: TaskManager, flow: StepFlow) -> bool:
+    """The agent has told that it has no step, and nobody else has one either."""
+    if not _may_be_empty(task, flow):
+        why = f"no steps: the agent offers no {flow.name} step"
+        endings.end(task, flow, endings.fail(why, attempt_outcome=endings.SUCCESS))
+        return False
+    return _end_well(task, flow)
 
 
-def _begin(task: TaskManager, flow: StepFlow, entry: StepDict, position: int) -> bool:
+def _begin(
+    task: TaskManager,
+    flow: StepFlow,
+    entry: StepDict,
+    position: int,
+    ended: list[Also] | None = None,
+) -> bool:
     """Write that the next attempt begins, and that the current one is done.
 
+    :param ended: how the current one ended, where it is not done.
     :raises AbortAsked: nothing was written.
     """
     node = task.node
     begun = attempts.new(task, attempts.run_id_of(node), position, 1, entry)
     changes = node.changes()
-    also = [*attempts.finished(task.attempt, endings.SUCCESS), transitions.begin(begun)]
+    if ended is None:
+        ended = attempts.finished(task.attempt, endings.SUCCESS)
+    also = [*ended, transitions.begin(begun)]
     also.extend(task.changed_plan(changes))
     task.write(changes, also, unless_abort_of=node.run_id)
     task.attempt = begun
     return True
-
-
-def _merge_agents(task: TaskManager, flow: StepFlow) -> None:
-    """Put what the machine's agent offers into the plan, once it has told.
-
-    :raises InvalidParameterValue: it does not know a step that was asked for.
-    """
-    node, info = task.node, task.node.driver_internal_info
-    try:
-        if task.driver.deploy.agent_steps(task, flow.name) is None:
-            return
-        run_row = runs.get(task.runtime.database, attempts.run_id_of(node))
-        plan = planning.build(task, flow, planning.Request.of(run_row.request))
-    except exceptions.DeployStepsException:
-        raise
-    except BaseException as exc:  # whatever a driver raises fails the run, not the conductor
-        cause = exc.cause if isinstance(exc, planning.CollectionFailed) else exc
-        raise exceptions.InvalidParameterValue(
-            f"the steps cannot be collected: {words.text_of(cause)}"
-        ) from exc
-    stored = info.get(flow.list_field) or []
-    if any(entry.get("skip") for entry in stored):
-        positions.refuse_another(stored, plan.entries, flow)
-    current = getattr(node, flow.step_field)
-    place = positions.locate(current, info.get(flow.index_field), stored) if stored else -1
-    info[flow.list_field] = positions.replanned(stored, place, plan)
-    del info[AWAITS_AGENT]
-    # Said at once: what does not run is in the record, wherever the run ends.
-    changes = node.changes()
-    also = [transitions.save_left_out(run_row.id, plan.left_out), *task.changed_plan(changes)]
-    task.write(changes, [*also, *starting.told_skipped(task, flow, plan)])
-    if not info[flow.list_field]:
-        raise exceptions.InvalidParameterValue(f"no steps: the agent offers no {flow.name} step")
 
 
 def _end_well(task: TaskManager, flow: StepFlow, note: str | None = None) -> bool:
@@ -290,26 +277,12 @@ def _wait(task: TaskManager, flow: StepFlow, wait: states.Wait) -> bool:
             f"the plain wait state ({flow.waiting!r}) for a wait that the agent ends"
         )
         return _fail(task, flow, Failed(why, raised=False))
-    said = _said(task.node, flow, wait)
+    said = waiting.said(task.node.driver_internal_info, flow, wait)
     rules = policy.of_step(task.driver, flow, entry)
     columns = waiting.begin(
         said, rules.timeout, types.utcnow(), _last_beat(task.node), clocks(task, flow)
     )
     return _begin_wait(task, flow, columns, rules, flow.waiting)
-
-
-def _said(node: Any, flow: StepFlow, wait: states.Wait) -> waiting.Said:
-    """Return what a wait is like, from its state and from the field's flags."""
-    info = node.driver_internal_info
-    flags = flow.flags
-    if flags is None or wait.poll is not None:
-        return waiting.Said(wait, reboot=bool(flags and info.get(flags.reboot)))
-    return waiting.Said(
-        wait,
-        callback=wait.callback or bool(info.get(flags.polling)),
-        reboot=wait.reboot or bool(info.get(flags.reboot)),
-        reenter=info.get(flags.skip) is False,
-    )
 
 
 def _wait_until_ready(task: TaskManager, flow: StepFlow, reason: str, after: float | None) -> bool:
@@ -343,7 +316,7 @@ def _begin_wait(
     attempts.set_state(node, state or flow.running)
     attempts.drop_flags(node, flow)
     changes = node.changes()
-    also = [transitions.wait(transitions.key_of(attempt), columns)]
+    also = [transitions.wait(attempt, columns)]
     also.extend(task.changed_plan(changes))
     if rules.abortable:
         also.append(transitions.unless_abort(attempts.run_id_of(node)))
@@ -362,7 +335,7 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     rules = Policy()
     if attempt.position != PREPARE and failure.raised:
         rules = policy.of_step(task.driver, flow, entry_of(task, flow))
-    if not (rules.repeatable and _has_retries_left(task, rules.retries)):
+    if not (rules.repeatable and attempts.has_retries_left(task, rules.retries)):
         endings.end(task, flow, endings.fail(told(task, failure.why), failure.exception))
         return False
     mask = task.masker()
@@ -371,15 +344,6 @@ def _fail(task: TaskManager, flow: StepFlow, failure: Failed) -> bool:
     evidence = words.evidence_of(failure.exception, mask, attempt.evidence)
     ended = attempts.finished(attempt, endings.FAILED, error=error, evidence=evidence)
     return _try_again(task, flow, ended, rules.retry_delay)
-
-
-def _has_retries_left(task: TaskManager, retries: int) -> bool:
-    """Retries are for a step that raised: one that a crash cut off has used none up."""
-    attempt = attempts.current(task)
-    if attempt.attempt <= retries or not retries:
-        return attempt.attempt <= retries
-    lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
-    return attempt.attempt - lost <= retries
 
 
 def _try_again(task: TaskManager, flow: StepFlow, ended: list[Also], delay: float = 0) -> bool:
@@ -400,6 +364,26 @@ def _try_again(task: TaskManager, flow: StepFlow, ended: list[Also], delay: floa
     if delay:
         task.runtime.wake()
     return not delay
+
+
+def _start_over(task: TaskManager, flow: StepFlow, answer: StartsOver) -> bool:
+    """The plan is out of date: make it anew and begin its first step; True when one runs."""
+    node, attempt = task.node, attempts.current(task)
+    try:
+        place = replanning.start_over(task, flow, answer.why)
+    except exceptions.DeployStepsException as exc:
+        endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), answer.exception))
+        return False
+    mask = task.masker()
+    error = words.shown(told(task, answer.why), mask, words.LAST_ERROR_BYTES)
+    LOG.warning("Node %s: %s; the run begins again at its first step", node.uuid, error)
+    evidence = words.evidence_of(answer.exception, mask, attempt.evidence)
+    ended = attempts.finished(attempt, endings.FAILED, error=error, evidence=evidence)
+    attempts.drop_flags(node, flow)
+    attempts.set_state(node, flow.running)
+    return _begin(
+        task, flow, node.driver_internal_info[flow.list_field][place], attempt.position + 1, ended
+    )
 
 
 def _pause(task: TaskManager, done: StepAttempt | None) -> None:
@@ -424,7 +408,7 @@ def resume(task: TaskManager, flow: StepFlow) -> None:
     try:
         task.write(
             node.changes(),
-            [transitions.enter(transitions.key_of(attempt), task.runtime.host)],
+            [transitions.enter(attempt, task.runtime.host)],
             unless_abort_of=node.run_id if abortable else None,
         )
     except locks.AbortAsked:
@@ -441,6 +425,29 @@ def fail_waiting(task: TaskManager, flow: StepFlow, failure: Failed) -> None:
             _go_on(task, flow, _execute(task, flow))
     except locks.AbortAsked:
         _end_aborted(task, flow)
+
+
+def start_over(task: TaskManager, flow: StepFlow, answer: StartsOver) -> None:
+    """The waiting attempt found that the plan is out of date."""
+    _go_on(task, flow, answer)
+
+
+def take_up(task: TaskManager, flow: StepFlow) -> bool:
+    """Let the step of a lost conductor go on, where its interface knows that it does.
+
+    :returns: False when that cannot be told; nothing was changed.
+    """
+    entry = entry_of(task, flow)
+    adopt = attempts.interface_of(task, entry).adopt_step
+    answer = answers.ask(task, flow, lambda: adopt(task, dict(entry)))
+    if not isinstance(answer, Waits):
+        if isinstance(answer, Failed):
+            why = words.shown(answer.why, task.masker(), words.LAST_ERROR_BYTES)
+            LOG.warning("Node %s: adopt_step() failed: %s", task.node.uuid, why)
+        return False
+    LOG.info("Node %s: %s.%s goes on", task.node.uuid, entry["interface"], entry["step"])
+    _go_on(task, flow, answer)
+    return True
 
 
 def time_out(task: TaskManager, flow: StepFlow, why: str) -> None:

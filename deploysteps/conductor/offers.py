@@ -134,6 +134,7 @@ _MAY_SAY: dict[str, tuple[Callable[[Any], bool], str]] = {
     "repeatable": (_flag, "True or False"),
     "requires_ramdisk": (_flag, "True or False"),
     "reboot_requested": (_flag, "True or False"),
+    "ends_agent": (_flag, "True or False"),
     "timeout": (lambda value: value is None or _seconds(value), "seconds or None"),
     "retry_delay": (_seconds, "seconds"),
     "retries": (_count, "a whole number"),

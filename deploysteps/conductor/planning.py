@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deploysteps import exceptions, releases
+from deploysteps.access import rules
+from deploysteps.access.caller import Caller
 from deploysteps.conductor import old_way, steps
 from deploysteps.conductor.steps import REQUEST, RUNBOOK, TEMPLATE, Layer, Plan
-from deploysteps.db import runbooks, templates, traits
+from deploysteps.db import runbook_traits, runbooks, templates, traits
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 from deploysteps.steps import StepDict, StepFlow
 
@@ -58,6 +60,7 @@ def request(
     :param runbook: name or uuid of a runbook, instead of steps.
     :raises InvalidParameterValue: it cannot be asked for on this node.
     :raises RunbookNotFound: there is no such runbook.
+    :raises StepForbidden: the caller may not run one of the steps.
     """
     layers = list(_templates(task)) if flow.templates else []
     name = None
@@ -76,7 +79,27 @@ def request(
         raise exceptions.MissingParameterValue(
             f"there is nothing to do: name {flow.name} steps or a runbook"
         )
+    _refuse_forbidden(task, layers)
     return Request(tuple(layers), bool(disable_ramdisk), name)
+
+
+def _refuse_forbidden(task: Any, layers: Sequence[Layer]) -> None:
+    """Refuse steps that a policy rule keeps the caller from, wherever they are named.
+
+    What the process does by itself is nobody's request.
+    """
+    if task.context is None:
+        return
+    enforcer = task.runtime.rules
+    caller = Caller(enforcer, task.context)
+    for layer in layers:
+        for step in layer.steps:
+            rule = rules.of_step(step.get("interface"), step.get("step"))
+            rule = rule if enforcer.has(rule) else rules.STEP
+            if not caller.may(rule, task.node.owner, task.node.lessee):
+                raise exceptions.StepForbidden(
+                    step=steps.label_of(step), source=layer.source, rule=rule
+                )
 
 
 def again(task: Any, flow: StepFlow, stored: Request) -> Request:
@@ -110,9 +133,12 @@ def _templates(task: Any) -> list[Layer]:
 
 def _runbook(task: Any, ident: str) -> Any:
     book = runbooks.get(task.runtime.database, ident)
-    if book.name not in traits.of_node(task.runtime.database, task.node.id):
+    database = task.runtime.database
+    wanted = {book.name, *runbook_traits.of_runbook(database, book.id)}
+    if wanted.isdisjoint(traits.of_node(database, task.node.id)):
         raise exceptions.InvalidParameterValue(
-            f"runbook {book.name} is not for this node: a node it is for has a trait of that name"
+            f"runbook {book.name} is not for this node: a node it is for has a trait of that name, "
+            "or one of the runbook's traits"
         )
     return book
 

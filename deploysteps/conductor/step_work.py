@@ -59,6 +59,20 @@ class StepWork:
             power.set_power_state(self, target, timeout=timeout)
         node.power_state = states.POWER_TARGETS[target]
 
+    def keep_evidence(self, name: str, value: Any) -> None:
+        """Keep, with the current attempt, what explains how it ended.
+
+        :param name: such as ``command_error``.
+        :param value: a JSON value; its texts are masked, and shortened to 64 KiB.
+        """
+        if self.attempt is None:
+            return
+        mask = self.masker()
+        self.attempt.evidence = {
+            **(self.attempt.evidence or {}),
+            name: words.shown_value(secrets.masked(value), mask, words.EVIDENCE_BYTES),
+        }
+
     def report_progress(self, percent: float, text: str = "") -> None:
         """Show how far the current step is: at most once a second, and 100 always.
 

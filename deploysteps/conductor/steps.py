@@ -122,6 +122,8 @@ def plan(
     kept = [step for step in merged if key_of(step) not in banned]
     wanted = kept if listed else enabled(kept)
     validate(wanted, disable_ramdisk=disable_ramdisk)
+    wanted = wanted if listed else ordered(wanted, flow)
+    _check_agent_lives(wanted)
     option = f"{SKIPPED}: [conductor] {flow.forbidden}"
     off = [] if listed else [step for step in kept if _disabled(step)]
     left_out = [
@@ -130,10 +132,26 @@ def plan(
         *(_left_out(step, f"disabled by {step['source']}") for step in off),
     ]
     return Plan(
-        planned(wanted if listed else ordered(wanted, flow)),
+        planned(wanted),
         left_out,
         offer.agent_to_come,
     )
+
+
+def _check_agent_lives(steps: Sequence[StepDict]) -> None:
+    """Refuse a step of the agent's that would come when the agent is gone.
+
+    :raises InvalidParameterValue: naming it.
+    """
+    end: StepDict | None = None
+    for step in steps:
+        if end is not None and step.get("agent"):
+            raise exceptions.InvalidParameterValue(
+                f"{label_of(step)} is a step of the machine's agent and would come after "
+                f"{label_of(end)}, which ends the agent: give it a priority of at least "
+                f"{end['priority']}, or 0"
+            )
+        end = step if step.get("ends_agent") else end
 
 
 def _meant(step: StepDict) -> bool:
@@ -310,8 +328,19 @@ def enabled(steps: Iterable[StepDict]) -> list[StepDict]:
 
 
 def ordered(steps: Iterable[StepDict], flow: StepFlow) -> list[StepDict]:
-    """Return the steps, highest priority first; ties by rank, then as they came."""
-    return sorted(steps, key=lambda step: (-step["priority"], flow.rank_of(step["interface"])))
+    """Return the steps, highest priority first; ties by rank, then as they came.
+
+    At one priority the step that ends the machine's agent is the last: what the
+    agent does there needs it alive.
+    """
+    return sorted(
+        steps,
+        key=lambda step: (
+            -step["priority"],
+            bool(step.get("ends_agent")),
+            flow.rank_of(step["interface"]),
+        ),
+    )
 
 
 # What of an offered step the plan does not repeat: the declaration says it,
@@ -323,6 +352,7 @@ _PLAIN: StepDict = {
     "retries": 0,
     "retry_delay": 0,
     "requires_ramdisk": False,
+    "ends_agent": False,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploysteps import states
-from deploysteps.steps import Owner
+from deploysteps.steps import Owner, StepFlow
 
 Time = datetime.datetime
 
@@ -65,9 +65,26 @@ class Said:
     @property
     def owner(self) -> Owner:
         """Who ends the wait."""
-        if self.wait.poll is not None:
+        if self.wait.poll is not None and not self.wait.agent:
             return "poller"
         return "callback" if self.callback else "agent"
+
+
+def said(info: Mapping[str, Any], flow: StepFlow, wait: states.Wait) -> Said:
+    """Return what a wait is like, from its state and from the field's flags.
+
+    :param info: the node's ``driver_internal_info``.
+    """
+    flags = flow.flags
+    if wait.poll is not None:
+        return Said(wait, reboot=bool(flags and info.get(flags.reboot)))
+    theirs = wait.callback or (flow.waits_for == "callback" and not wait.reboot)
+    return Said(
+        wait,
+        callback=theirs or bool(flags and info.get(flags.polling)),
+        reboot=wait.reboot or bool(flags and info.get(flags.reboot)),
+        reenter=bool(flags and info.get(flags.skip) is False),
+    )
 
 
 def begin(
@@ -80,8 +97,8 @@ def begin(
     look = poll = None
     if owner == "agent":
         look = silent_at(now, last_beat, clocks)
-    elif wait.poll is not None:
-        look = after(now, wait.poll)
+    if wait.poll is not None:
+        look = earliest(look, after(now, wait.poll))
         poll = {"pause": wait.poll, "grow": wait.grow, "at_most": wait.at_most}
     columns = _columns(owner, now, earliest(look, ends), ends, poll, reenter=said.reenter)
     return {**columns, "reboot": said.reboot}

@@ -1,0 +1,233 @@
+"""The agent's REST API, version 1: commands.
+
+Facts of the protocol are those of ironic-python-agent 13.0.0: one command at a
+time; a failed command is still a 200; ``/v1/commands/`` with its slash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tenacity
+
+from deploysteps import exceptions, protocols, states
+from deploysteps.conf import CONF
+from deploysteps.drivers.agent.errors import Refused, Unreachable
+
+LOG = logging.getLogger(__name__)
+
+RUNNING, SUCCEEDED, FAILED = "RUNNING", "SUCCEEDED", "FAILED"
+VERSION_MISMATCH = "CLEAN_VERSION_MISMATCH"
+"""The steps were told by other hardware managers than the agent has now; of any flow."""
+
+_ANSWER_TIMEOUT = 10.0
+"""Seconds for what the agent answers at once."""
+_LARGEST = 4 * 2**20
+_LARGEST_LOGS = 32 * 2**20
+"""Bytes of an answer: of one to most commands, and of one that carries logs."""
+_TRY_PAUSE = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the agent tells of it."""
+
+    id: str
+    name: str
+    """Without the extension: ``execute_deploy_step``."""
+    status: str
+    """One of the four above, or what only a newer agent knows."""
+    error: Mapping[str, Any] | None
+    result: Any
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in the agent's words."""
+        error = self.error or {}
+        told = [str(error.get(key)) for key in ("message", "details") if error.get(key)]
+        return ": ".join(told) or f"the agent says no more than {self.status!r}"
+
+
+def command_of(value: Any) -> Command:
+    """Return the command that an answer describes.
+
+    :raises Refused: it describes none.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
+        raise Refused("the agent answered what is no command")
+    error, status = value.get("command_error"), value.get("command_status")
+    return Command(
+        value["id"],
+        str(value.get("command_name")),
+        status if isinstance(status, str) else repr(status),
+        error if isinstance(error, Mapping) else None,
+        value.get("command_result"),
+    )
+
+
+def begun_after(commands: list[Command], last: str | None, name: str) -> Command | None:
+    """Return the newest command of a name after one that was dealt with.
+
+    Where the list does not have that one, the agent was started since, and all are newer.
+    """
+    places = [place for place, command in enumerate(commands) if command.id == last]
+    later = commands[places[-1] + 1 :] if places else commands
+    return next((command for command in reversed(later) if command.name == name), None)
+
+
+class AgentClient:
+    """Speaks with the agent of one node, of its present boot."""
+
+    def __init__(self, url: str, token: str, pem: str | None = None) -> None:
+        """Take where it is, its token, and the certificate that it sent.
+
+        :raises Refused: it cannot be spoken to as the configuration wants it.
+        """
+        self._base = url.rstrip("/")
+        self._token = token
+        self._pem = _trusted(self._base, pem)
+
+    @classmethod
+    def of(cls, node: protocols.Node) -> AgentClient:
+        """Return a client for the agent that beats for a node.
+
+        :raises StepNotReady: none has yet, since the machine was booted last.
+        :raises Refused: see :meth:`__init__`.
+        """
+        info = node.driver_internal_info
+        url, token = info.get("agent_url"), info.get("agent_secret_token")
+        if not url or not token:
+            raise exceptions.StepNotReady("the machine's agent has not called yet")
+        return cls(url, token, info.get("agent_verify_ca"))
+
+    def start(self, name: str, params: Mapping[str, Any]) -> Command:
+        """Begin a command that goes on; one that has ended already tells so.
+
+        It is sent once: whether it is safe to send it again only the caller
+        can find out, by :meth:`commands`.
+
+        :param name: ``<extension>.<command>``.
+        :raises Busy: another one is being executed.
+        :raises Unreachable: no answer; ``taken`` says whether it may be executed all the same.
+        """
+        command = command_of(self._post(name, params, wait=False, seconds=_ANSWER_TIMEOUT))
+        if command.status not in (SUCCEEDED, FAILED, VERSION_MISMATCH):
+            states.asked_to_wait.set("started a command of the machine's agent")
+        return command
+
+    def run(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        *,
+        attempts: int | None = None,
+        largest: int = _LARGEST,
+    ) -> Any:
+        """Execute a command that is safe to be sent again, and return its result.
+
+        :param attempts: how often it is tried when the agent does not answer;
+            ``[agent] max_command_attempts`` by default.
+        :raises Unreachable, Busy, Refused: as it is, after the last try.
+        """
+        tries = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Unreachable),
+            stop=tenacity.stop_after_attempt(attempts or CONF.agent.max_command_attempts),
+            wait=tenacity.wait_exponential(_TRY_PAUSE, max=5),
+            reraise=True,
+        )
+        seconds = CONF.agent.command_timeout
+        command: Command = tries(
+            lambda: command_of(self._post(name, params, True, seconds, largest))
+        )
+        if command.status != SUCCEEDED:
+            raise Refused(f"{name} failed on the agent: {command.why}", status=200)
+        return command.result
+
+    def logs(self) -> Any:
+        """Return what ``log.collect_system_logs`` gives: a dict with a base64 archive."""
+        return self.run("log.collect_system_logs", {}, attempts=1, largest=_LARGEST_LOGS)
+
+    def command(self, ident: str) -> Command:
+        """Return a command by its id.
+
+        :raises Gone: the agent does not know it.
+        """
+        return command_of(self._send("GET", f"/v1/commands/{ident}"))
+
+    def commands(self) -> list[Command]:
+        """Return every command since the agent's start, the oldest first."""
+        found = self._send("GET", "/v1/commands/", largest=_LARGEST_LOGS).get("commands")
+        if not isinstance(found, list):
+            raise Refused("the agent answered what is no list of commands")
+        return [command_of(item) for item in found]
+
+    def _post(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        wait: bool,
+        seconds: float,
+        largest: int = _LARGEST,
+    ) -> Any:
+        return self._send(
+            "POST",
+            "/v1/commands/",
+            {"wait": "true" if wait else "false"},
+            {"name": name, "params": dict(params)},
+            seconds,
+            largest,
+        )
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        seconds: float = _ANSWER_TIMEOUT,
+        largest: int = _LARGEST,
+    ) -> Any:
+        # Here, so that a process that speaks with no agent does not load requests.
+        from deploysteps.drivers.agent import transport
+
+        return transport.exchange(
+            method,
+            f"{self._base}{path}",
+            query={**(query or {}), "agent_token": self._token},
+            body=body,
+            pem=self._pem,
+            read_timeout=seconds,
+            largest=largest,
+        )
+
+
+def _trusted(url: str, pem: str | None) -> str | None:
+    """Return the certificate to trust for a URL.
+
+    :raises Refused: there has to be one and is none, or the URL has no TLS.
+    """
+    if not url.startswith("https:"):
+        if CONF.agent.require_tls:
+            raise Refused(
+                "the agent answers without TLS, which [agent] require_tls forbids: let it make a "
+                "certificate (its enable_auto_tls), or set require_tls to false where the "
+                "network to the machines is trusted"
+            )
+        return None
+    if pem:
+        return pem
+    path = CONF.agent.api_ca_file
+    if not path:
+        raise Refused(
+            "the agent answers with TLS and has not sent its certificate (API version 1.68): set "
+            "[agent] api_ca_file to a file with the certificates to trust"
+        )
+    try:
+        with open(os.fspath(path), encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as exc:
+        raise Refused(f"[agent] api_ca_file cannot be read: {type(exc).__name__}") from None

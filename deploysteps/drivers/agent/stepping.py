@@ -1,0 +1,337 @@
+"""Steps that the agent does: told, handed over, and asked after.
+
+A command is begun once. When its answer is lost, or the conductor is, the
+agent's own list tells whether it was: the step's command that stands after the
+last one that was dealt with is this step's (F28, F34).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from deploysteps import exceptions, protocols, states, steps
+from deploysteps.conf import CONF
+from deploysteps.drivers.agent import client as api
+from deploysteps.drivers.agent import logs, payload
+from deploysteps.drivers.agent.client import AgentClient, Command, begun_after
+from deploysteps.drivers.agent.errors import Busy, Gone, Unreachable
+from deploysteps.drivers.agent.record import Record
+from deploysteps.drivers.contract import current_flow, wait_state
+from deploysteps.drivers.provisioning import DeployInterface
+
+LOG = logging.getLogger(__name__)
+
+BOOT_LOOK = 60.0
+"""Seconds between two looks at a machine that boots: its heartbeat comes of itself."""
+_BUSY_PAUSE, _ABSENT_PAUSE = 1.0, 10.0
+
+
+class AgentSteps(DeployInterface):
+    """Mixin of the deploy interfaces that hand steps to the agent."""
+
+    agent_commands: ClassVar[Mapping[str, str]] = {}
+    """Step of this class -> the command that it hands to the agent by :meth:`execute_command`,
+    without its extension: by it a lost conductor's is found again."""
+
+    # --- what the agent offers --------------------------------------------------
+
+    def agent_steps(self, task: protocols.Task, flow: str) -> list[steps.StepDict] | None:
+        """Return what the agent of the present boot has told; None while it has not."""
+        if steps.FLOWS[flow].waiting is None:
+            return []
+        info = task.node.driver_internal_info
+        if flow not in (info.get(steps.AGENT_TOLD) or ()):
+            return None
+        cached = info.get(f"agent_cached_{flow}_steps") or {}
+        return [dict(step) for offered in cached.values() for step in offered]
+
+    def refresh_steps(self, task: protocols.Task, flow: steps.StepFlow) -> None:
+        """Ask the agent for its steps, and keep them with the node.
+
+        :raises StepNotReady, Unreachable, Refused: see :class:`AgentClient`.
+        """
+        node = task.node
+        told = AgentClient.of(node).run(
+            f"{flow.name}.get_{flow.name}_steps",
+            {"node": payload.node(task), "ports": payload.ports(task)},
+        )
+        offered = told.get(f"{flow.name}_steps") if isinstance(told, Mapping) else None
+        versions = told.get("hardware_manager_version") if isinstance(told, Mapping) else None
+        if not isinstance(offered, Mapping) or not isinstance(versions, Mapping | None):
+            raise exceptions.DriverOperationError(
+                f"the agent's answer to get_{flow.name}_steps has no {flow.name}_steps by manager"
+            )
+        cached: dict[str, list[Any]] = {}
+        for step in (step for manager in offered.values() for step in manager or ()):
+            kept = payload.offered(step, flow)
+            cached.setdefault(str(kept.get("interface")), []).append(kept)
+        node.set_driver_internal_info(f"agent_cached_{flow.name}_steps", cached)
+        node.timestamp_driver_internal_info(f"agent_cached_{flow.name}_steps_refreshed")
+        node.set_driver_internal_info("hardware_manager_version", dict(versions or {}))
+        flows = set(node.driver_internal_info.get(steps.AGENT_TOLD) or ())
+        node.set_driver_internal_info(steps.AGENT_TOLD, sorted(flows | {flow.name}))
+
+    # --- a step of the agent's ----------------------------------------------------
+
+    def execute_deploy_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """Hand a step to the agent, or run one of this class."""
+        if not step.get("agent"):
+            return super().execute_deploy_step(task, step)
+        return self.execute_in_band(task, step, steps.DEPLOY)
+
+    def execute_clean_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """As :meth:`execute_deploy_step`."""
+        if not step.get("agent"):
+            return super().execute_clean_step(task, step)
+        return self.execute_in_band(task, step, steps.CLEAN)
+
+    def execute_service_step(self, task: protocols.Task, step: Mapping[str, Any]) -> Any:
+        """As :meth:`execute_deploy_step`."""
+        if not step.get("agent"):
+            return super().execute_service_step(task, step)
+        return self.execute_in_band(task, step, steps.SERVICE)
+
+    def execute_in_band(
+        self, task: protocols.Task, step: Mapping[str, Any], flow: steps.StepFlow
+    ) -> str | None:
+        """Let the agent execute a step of its own.
+
+        :returns: None when it is done already, else the wait that :meth:`check_step` ends.
+        """
+        versions = task.node.driver_internal_info.get("hardware_manager_version")
+        params = {
+            "step": payload.step(step),
+            "node": payload.node(task),
+            "ports": payload.ports(task),
+            f"{flow.name}_version": versions or None,
+        }
+        return self.execute_command(task, step, f"{flow.name}.execute_{flow.name}_step", params)
+
+    def execute_command(
+        self, task: protocols.Task, step: Mapping[str, Any], name: str, params: Mapping[str, Any]
+    ) -> str | None:
+        """Begin a command as the work of a step, once, and wait for its end.
+
+        :param step: the current step; the command is remembered as its.
+        :param name: ``<extension>.<command>``; all its parameters have to be in ``params``.
+        :returns: None when it has ended well at once, else the wait that :meth:`check_step` ends.
+        :raises StepNotReady: the agent is not there, or busy: the step is entered again.
+        """
+        record = Record(task.node, step)
+        record.note(name=name.rpartition(".")[2], rebooting=None)
+        client = AgentClient.of(task.node)
+        try:
+            command = self._begun(client, record) or self._begin(client, record, name, params)
+        except Unreachable as exc:
+            raise record.silent(str(exc)) from None
+        except Busy:
+            record.note(sent=True)  # perhaps by what it is busy with
+            raise exceptions.StepNotReady(
+                "the agent still executes another command", after=_BUSY_PAUSE
+            ) from None
+        record.answered()
+        record.note(command=command.id, sent=None)
+        if self._judge(task, step, record, command) is states.StepStatus.RUNNING:
+            return booting(task) if record.get("rebooting") else asked_after(task)
+        return None
+
+    def _begin(
+        self, client: AgentClient, record: Record, name: str, params: Mapping[str, Any]
+    ) -> Command:
+        """Send a command; again only where the agent's list shows that it was not taken."""
+        left: int = CONF.agent.max_command_attempts
+        while True:
+            left -= 1
+            try:
+                return client.start(name, params)
+            except Unreachable as exc:
+                if not exc.taken:
+                    raise
+                record.note(sent=True)
+                command = self._begun(client, record)
+                if command is not None or not left:
+                    if command is None:
+                        raise
+                    return command
+                LOG.info("The answer to %s was lost and it was not begun: sent again", name)
+            except Busy:
+                record.note(sent=True)
+                command = self._begun(client, record)
+                if command is None:
+                    raise
+                return command
+
+    def _begun(self, client: AgentClient, record: Record) -> Command | None:
+        """Return the step's command if the agent has begun it and its answer was lost."""
+        if not record.get("sent"):
+            return None
+        return begun_after(client.commands(), record.last, str(record.get("name")))
+
+    # --- what became of it ----------------------------------------------------------
+
+    def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
+        """Ask the agent what became of a step's command.
+
+        An agent that does not answer is no failure, until it has not for as
+        long as its heartbeats may be silent.
+        """
+        flow = current_flow(task.node)
+        record = Record(task.node, step)
+        if flow.prepare == (step.get("interface"), step.get("step")) and not step.get("id"):
+            return self._check_boot(task, record, flow)
+        if record.get("rebooting"):
+            return self._check_reboot(task, record)
+        if not record.mine or not (record.get("command") or record.get("sent")):
+            return super().check_step(task, step)
+        try:
+            command = self._present(AgentClient.of(task.node), record, flow)
+        except Unreachable as exc:
+            raise record.silent(str(exc)) from None
+        except exceptions.StepNotReady as exc:  # the machine was power cycled meanwhile
+            raise exceptions.StepNotReady(str(exc), after=_ABSENT_PAUSE) from None
+        record.answered()
+        return self._judge(task, step, record, command)
+
+    def _present(self, client: AgentClient, record: Record, flow: steps.StepFlow) -> Command:
+        ident = record.get("command")
+        if ident is None:
+            command = self._begun(client, record)
+            if command is None:
+                record.close()
+                raise flow.error(
+                    "the conductor was lost before the agent was told of the step, or while it "
+                    "was; the agent has not begun it"
+                )
+            record.note(command=command.id, sent=None)
+            return command
+        try:
+            return client.command(ident)
+        except Gone:
+            record.close()
+            raise flow.error(
+                "the machine's agent was restarted while it executed the step, and knows nothing "
+                "of it any more"
+            ) from None
+
+    def _judge(
+        self, task: protocols.Task, step: Mapping[str, Any], record: Record, command: Command
+    ) -> states.StepStatus:
+        """Say what a command's status means."""
+        flow = current_flow(task.node)
+        if command.status == api.SUCCEEDED:
+            record.close(command.id)
+            if not step.get("reboot_requested"):
+                return states.StepStatus.DONE
+            return self._reboot(task, record)
+        if command.status == api.FAILED:
+            record.close(command.id)
+            task.keep_evidence("command_error", dict(command.error or {}))
+            logs.collect(task, failed=True)
+            record.note(logs="kept")
+            raise flow.error(command.why)
+        if command.status == api.VERSION_MISMATCH:
+            record.close(command.id)
+            return self._changed(task, record, flow, command)
+        if command.status != api.RUNNING and record.get("odd") != command.status:
+            LOG.warning(
+                "Node %s: the agent says %.80r of a command, which is no status known here; it "
+                "counts as running",
+                task.node.uuid,
+                command.status,
+            )
+            record.note(odd=command.status[:80])
+        return states.StepStatus.RUNNING
+
+    def _changed(
+        self, task: protocols.Task, record: Record, flow: steps.StepFlow, command: Command
+    ) -> states.StepStatus:
+        """The agent has other steps than it told: fetch them, and begin the run again."""
+        try:
+            self.refresh_steps(task, flow)
+        except Unreachable as exc:
+            raise flow.error(
+                f"the agent's hardware managers have changed ({command.why}), and it does not "
+                f"tell its new steps: {exc}"
+            ) from None
+        raise exceptions.StepsChanged(f"the agent's hardware managers have changed: {command.why}")
+
+    # --- boots -----------------------------------------------------------------------
+
+    def _check_boot(
+        self, task: protocols.Task, record: Record, flow: steps.StepFlow
+    ) -> states.StepStatus:
+        """Tell whether the agent is up and has told its steps: then the first step begins."""
+        if not task.node.driver_internal_info.get("agent_url"):
+            return states.StepStatus.RUNNING
+        try:
+            self.refresh_steps(task, flow)
+        except Unreachable as exc:
+            raise record.silent(str(exc)) from None
+        except Busy:
+            raise exceptions.StepNotReady("the agent is busy", after=_BUSY_PAUSE) from None
+        record.close()
+        return states.StepStatus.DONE
+
+    def _reboot(self, task: protocols.Task, record: Record) -> states.StepStatus:
+        """Boot the agent anew, because its step asked for it; the step ends when it has."""
+        record.note(rebooting="asked")
+        task.driver.boot.prepare_ramdisk(task, ramdisk_params())
+        # Writes the record, too, and that the agent of this boot is no longer listened to.
+        task.switch_power(states.REBOOT)
+        record.note(rebooting="done")
+        return states.StepStatus.RUNNING
+
+    def _check_reboot(self, task: protocols.Task, record: Record) -> states.StepStatus:
+        if record.get("rebooting") == "asked":  # its conductor was lost meanwhile
+            return self._reboot(task, record)
+        if not task.node.driver_internal_info.get("agent_url"):
+            raise exceptions.StepNotReady("the machine reboots", after=BOOT_LOOK)
+        record.note(rebooting=None)
+        record.close()
+        return states.StepStatus.DONE
+
+    # --- after a crash ------------------------------------------------------------------
+
+    def adopt_step(self, task: protocols.Task, step: Mapping[str, Any]) -> str | None:
+        """Find the command of a step whose conductor was lost before it wrote that it waits."""
+        record = Record(task.node, step)
+        if record.get("rebooting"):
+            return booting(task)
+        flow = current_flow(task.node)
+        name = self.agent_commands.get(str(step.get("step")))
+        name = f"execute_{flow.name}_step" if step.get("agent") else name
+        if name is None:
+            return None
+        record.note(sent=True, name=name)
+        try:
+            command = self._begun(AgentClient.of(task.node), record)
+        except Unreachable:
+            # Whether it goes on can be told when the agent answers.
+            return None if step.get("repeatable") else asked_after(task)
+        except exceptions.StepNotReady:
+            return None  # the machine was booted since
+        if command is None:
+            return None
+        record.note(command=command.id, sent=None)
+        return asked_after(task)
+
+
+def asked_after(task: protocols.Task) -> states.Wait:
+    """Return the wait for a command: the agent's, asked after with growing pauses."""
+    conf = CONF.agent
+    first = conf.command_poll_first
+    longest = max(first, conf.command_poll_longest)
+    return states.wait(wait_state(task), poll=first, grow=1.5, at_most=longest, agent=True)
+
+
+def booting(task: protocols.Task) -> states.Wait:
+    """Return the wait for an agent that boots: its first heartbeat ends it."""
+    return states.wait(wait_state(task), poll=BOOT_LOOK, grow=1, at_most=BOOT_LOOK, agent=True)
+
+
+def ramdisk_params() -> dict[str, str]:
+    """Return the kernel parameters by which the ramdisk finds this service."""
+    endpoint = CONF.api.public_endpoint
+    return {"ipa-api-url": str(endpoint)} if endpoint else {}
