@@ -1,0 +1,1 @@
+"""Who may do what: the policy rules, and the callers that they are asked about."""
