@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from deploysteps import states
 from deploysteps.conductor import endings
 from deploysteps.conductor.steps import label_of
-from deploysteps.db import nodes, runs
+from deploysteps.db import events, nodes, runs
 from deploysteps.db.engine import Database
+from deploysteps.db.event_models import Event
 from deploysteps.db.models import Node, StepAttempt, StepRun
 from deploysteps.reserved import RESERVED, is_reserved
 from deploysteps.steps import FLOWS, StepFlow, flow_of_state
@@ -129,6 +130,7 @@ def check(database: Database, scenario: Scenario, before: Before, uuid: str) -> 
     for run in told:
         history_is_complete(database, node, run)
     each_end_is_told(database, node)
+    events_agree(database, node)
     if scenario.steps:
         for run in told:
             _steps_ran_as_they_may(database, scenario, node, run)
@@ -213,6 +215,62 @@ def each_end_is_told(database: Database, node: Node) -> None:
     ends = Counter(f"{run.flow} {run.outcome}" for run in runs.of_node(database, node.id))
     told = Counter(support.ends_told(database, node))
     assert told == ends, (told, ends)
+
+
+def events_agree(database: Database, node: Node) -> None:
+    """Watchers were told of each transition once, and of nothing that did not happen.
+
+    At any moment, also right after a kill: an event is written with its transition.
+    """
+    told = events.after(database, 0, 100_000, node=node.uuid)
+    chain = [event.data for event in told if event.type == events.NODE_STATE]
+    for before, after in pairwise(chain):
+        assert after["previous"] == before["state"], chain
+    assert not chain or chain[-1]["state"] == node.provision_state, (chain, node.provision_state)
+    known = runs.of_node(database, node.id)
+    attempts = runs.attempts(database, [run.id for run in known])
+    for run in known:
+        mine = [event for event in told if event.run_uuid == run.uuid]
+        assert {event.flow for event in mine} == {run.flow}
+        begun = [event for event in mine if event.type == events.RUN_STARTED]
+        ended = [event.data for event in mine if event.type == events.RUN_FINISHED]
+        assert len(begun) == 1 and mine[0] is begun[0]
+        ends = [(run.outcome, run.error)] if run.finished_at else []
+        assert [(one["outcome"], one.get("error")) for one in ended] == ends, (ended, ends)
+        by_attempt: dict[tuple[int, int], list[Event]] = {}
+        for event in mine:
+            if event.type.startswith("step."):
+                key = (event.data["position"], event.data["attempt"])
+                by_attempt.setdefault(key, []).append(event)
+        there = {(one.position, one.attempt): one for one in attempts[run.id]}
+        assert list(by_attempt) == list(there), (list(by_attempt), list(there))
+        for key, attempt in there.items():
+            _attempt_is_told(attempt, by_attempt[key])
+    strange = {event.run_uuid for event in told} - {run.uuid for run in known} - {None}
+    assert not strange, strange
+
+
+def _attempt_is_told(attempt: StepAttempt, told: Sequence[Event]) -> None:
+    """What was told of an attempt, one after the other, leads to the state that it is in."""
+    state = None
+    for event in told:
+        data = event.data
+        assert (data["interface"], data["step"]) == (attempt.interface, attempt.step)
+        if event.type in (events.STEP_STARTED, events.STEP_RETRIED):
+            assert state is None and (event.type == events.STEP_RETRIED) == (attempt.attempt > 1)
+            state = runs.WAITING if "waits_for" in data else runs.RUNNING
+        elif event.type == events.STEP_WAITING:
+            assert state == runs.RUNNING, [event.type for event in told]
+            state = runs.WAITING
+        elif event.type == events.STEP_RESUMED:
+            assert state == runs.WAITING, [event.type for event in told]
+            state = runs.RUNNING
+        else:
+            assert event.type in (events.STEP_FINISHED, events.STEP_FAILED)
+            assert state in (runs.RUNNING, runs.WAITING)
+            assert (data["outcome"], data.get("error")) == (attempt.outcome, attempt.error)
+            state = runs.FINISHED
+    assert state == attempt.state, (state, attempt.state, [event.type for event in told])
 
 
 def _steps_ran_as_they_may(

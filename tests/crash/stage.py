@@ -83,6 +83,7 @@ class Stage:
         """
         before = checks.Before(self.eyes, self.uuid)
         try:
+            checks.events_agree(self.eyes, before.node)
             if host != HOST:
                 self._is_left_to_a_conductor_that_may_live(host, before)
                 before.lock_broken = unlocked and self._unlock(host, before)

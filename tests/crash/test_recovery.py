@@ -164,7 +164,7 @@ def cut_off(database: Database, node: Node) -> Node:
     """Turn a node that waits into one whose step is cut off by a dead conductor."""
     _, node = locks.grant(database, node.id, DEAD, "a heartbeat")
     attempt = runs.last_attempt(database, node.run_id)
-    entered = transitions.enter(transitions.key_of(attempt), DEAD)
+    entered = transitions.enter(attempt, DEAD)
 
     def work(connection: sa.Connection) -> None:
         connection.execute(entered.statement, entered.values)

@@ -1,0 +1,413 @@
+"""``GET /v1/events/stream`` over real connections (issue 4, section 1)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+import requests
+
+from deploysteps import counts, states
+from deploysteps.api import middleware, streams
+from deploysteps.api.app import create_app
+from deploysteps.api.server import Server
+from deploysteps.db import events
+from deploysteps.db.engine import Database
+from deploysteps.db.events import New
+from tests import support
+from tests.support_tls import certificate
+
+NODE = "11111111-1111-1111-1111-111111111111"
+
+
+def tell(database, count=1, *, node=NODE, size=1):
+    """Write events past the engine."""
+    row = New(events.NODE_STATE, None, {"state": "x" * size})
+    while count:
+        some, count = min(count, 50), max(count - 50, 0)
+        database.write(lambda c, some=some: events.write(c, node, [row] * some))
+
+
+@pytest.fixture
+def quick(conf):
+    conf.set_override("port", 0, group="api")
+    conf.set_override("threads", 2, group="api")
+    conf.set_override("poll_interval", 0.05, group="events")
+    conf.set_override("stream_heartbeat", 0.2, group="events")
+    return conf
+
+
+@pytest.fixture
+def serve(quick):
+    """Start servers over a database: ``serve(database)``."""
+    started = []
+
+    def begin(database, client=None):
+        server = Server(quick, create_app(quick, database, client))
+        server.app = server._server.wsgi_app
+        server.start()
+        started.append(server)
+        return server
+
+    yield begin
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def server(serve, sqlite):
+    return serve(sqlite)
+
+
+class Reader:
+    """Reads a stream in a thread of its own."""
+
+    def __init__(self, server, query="", verify=None, **headers):
+        self.answer = requests.get(
+            f"{server.address}/v1/events/stream{query}",
+            headers={middleware.HEADER: "latest", **headers},
+            stream=True,
+            verify=verify,
+            timeout=(5, 10),
+        )
+        self.messages, self.alive, self.ended = [], 0, False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        if self.answer.status_code == 200:
+            self._thread.start()
+
+    def _read(self):
+        found = {}
+        try:
+            for line in self.answer.iter_lines(chunk_size=None, decode_unicode=True):
+                if line.startswith(":"):
+                    self.alive += 1
+                elif line:
+                    name, _, value = line.partition(": ")
+                    found[name] = value
+                else:
+                    if "data" in found:
+                        self.messages.append({**found, "data": json.loads(found["data"])})
+                    found = {}
+            self.ended = True
+        except (requests.RequestException, AttributeError):
+            self.ended = True
+
+    @property
+    def ids(self):
+        return [int(one["id"]) for one in self.messages if "id" in one]
+
+    def wait(self, count):
+        support.until(lambda: len(self.messages) >= count)
+        return self.messages
+
+
+@contextmanager
+def listening(server, query="", **headers):
+    reader = Reader(server, query, **headers)
+    assert reader.answer.status_code == 200, reader.answer.text
+    with closing(reader.answer):
+        yield reader
+
+
+def test_what_happens_is_told_as_it_happens(serve, start, sqlite):
+    service = start(sqlite)
+    server = serve(sqlite, service.client)
+    node = support.enrolled(service, name="n1")
+    with listening(server, "?node=n1&flow=deploy") as reader:
+        assert reader.answer.headers["Content-Type"] == "text/event-stream"
+        assert "no-cache" in reader.answer.headers["Cache-Control"]
+        service.manager.do_node_deploy(None, node.uuid)
+        support.settle(sqlite, node.uuid, states.ACTIVE)
+        found = reader.wait(len(events.after(sqlite, 0, 100, node=node.uuid)))
+    assert [one["event"] for one in found][:2] == ["run.started", "step.started"]
+    assert found[-1]["event"] == "node.state" and found[-1]["data"]["state"] == "active"
+    for one in found:
+        assert int(one["id"]) == one["data"]["id"] and one["event"] == one["data"]["type"]
+        assert one["data"]["node"] == node.uuid and one["data"]["run"]
+
+
+@pytest.mark.parametrize("way", ["header", "query"])
+def test_it_goes_on_after_the_last_event_that_was_heard(server, sqlite, way):
+    tell(sqlite, 1000)
+    query, headers = ("", {"Last-Event-ID": "10"}) if way == "header" else ("?last_event_id=10", {})
+    with listening(server, query, **headers) as reader:
+        reader.wait(990)
+        tell(sqlite, 2)
+        reader.wait(992)
+    assert reader.ids == list(range(11, 1003))
+
+
+def test_without_one_only_what_comes_is_told(server, sqlite):
+    tell(sqlite, 5)
+    with listening(server) as reader:
+        support.until(lambda: reader.alive)
+        tell(sqlite)
+        reader.wait(1)
+    assert reader.ids == [6]
+
+
+def test_filters_hold_for_what_was_and_for_what_comes(serve, start, sqlite):
+    service = start(sqlite)
+    server = serve(sqlite, service.client)
+    node = support.enrolled(service, name="n1")
+    tell(sqlite, 300, node=node.uuid)
+    tell(sqlite, 300)
+    tell(sqlite, 1, node=node.uuid)
+    with listening(server, "?node=n1&last_event_id=1") as reader:
+        reader.wait(300)
+        tell(sqlite)
+        tell(sqlite, node=node.uuid)
+        reader.wait(301)
+    assert reader.ids == [*range(2, 301), 601, 603]
+    with listening(server, "?flow=clean&last_event_id=1") as reader:
+        support.until(lambda: reader.alive > 1)
+    assert reader.ids == []
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "status"),
+    [
+        ("?node=nobody", None, 404),
+        ("?flow=nothing", None, 400),
+        ("?other=1", None, 400),
+        ("?last_event_id=x", None, 400),
+        ("", "-1", 400),
+        ("", "9" * 30, 400),
+    ],
+)
+def test_what_makes_no_sense_is_refused(server, query, header, status):
+    """Promise 13: nothing is begun, and no room is taken."""
+    headers = {} if header is None else {"Last-Event-ID": header}
+    assert Reader(server, query, **headers).answer.status_code == status
+    assert server.app.streams.count == 0
+
+
+def test_what_is_not_kept_any_more_is_said(server, sqlite):
+    tell(sqlite, 20)
+    events.prune(sqlite, hours=0, rows=5)
+    with listening(server, "?last_event_id=3") as reader:
+        found = reader.wait(6)
+    assert found[0]["event"] == "reset" and "id" not in found[0]
+    assert found[0]["data"] == {"last_event_id": 3, "oldest": 16, "newest": 20}
+    assert reader.ids == [16, 17, 18, 19, 20]
+    with listening(server, "?last_event_id=15") as reader:
+        assert reader.wait(5)[0]["event"] == "node.state"
+
+
+def test_an_id_that_was_never_given_is_said_too(server, sqlite):
+    """The database was made anew, say: what comes is told all the same."""
+    tell(sqlite, 3)
+    with listening(server, "?last_event_id=70") as reader:
+        assert reader.wait(1)[0]["event"] == "reset"
+        tell(sqlite)
+        reader.wait(2)
+    assert reader.ids == [4]
+
+
+def test_it_says_that_it_lives(server):
+    with listening(server) as reader:
+        support.until(lambda: reader.alive >= 3)
+
+
+def test_streams_take_none_of_the_servers_threads(server, sqlite):
+    """Two threads serve requests; ten streams are open."""
+    readers = [Reader(server) for _ in range(10)]
+    began = time.monotonic()
+    for _ in range(10):
+        assert requests.get(f"{server.address}/healthz", timeout=5).status_code == 200
+    assert time.monotonic() - began < 3
+    tell(sqlite)
+    for reader in readers:
+        assert reader.wait(1)
+        reader.answer.close()
+
+
+def test_one_query_looks_for_all_streams(server, sqlite):
+    from tests.support_sql import counting
+
+    readers = [Reader(server) for _ in range(8)]
+    support.until(lambda: all(reader.alive for reader in readers))
+    with counting(sqlite) as sent:
+        time.sleep(0.5)
+    assert sent.statements <= 15 and sent.commits == 0
+    for reader in readers:
+        reader.answer.close()
+    support.until(lambda: server.app.streams.count == 0)
+    time.sleep(0.1)
+    with counting(sqlite) as sent:
+        time.sleep(0.3)
+    assert sent.statements == 0, "nobody listens"
+
+
+def test_there_are_so_many_streams_and_no_more(server, quick):
+    quick.set_override("max_streams", 3, group="events")
+    readers = [Reader(server) for _ in range(4)]
+    assert [reader.answer.status_code for reader in readers] == [200, 200, 200, 503]
+    assert int(readers[3].answer.headers["Retry-After"]) > 0
+    readers[0].answer.close()
+    support.until(lambda: server.app.streams.count == 2)
+    assert Reader(server).answer.status_code == 200
+    quick.set_override("max_streams", 0, group="events")
+    assert Reader(server).answer.status_code == 503
+
+
+def raw(server, request, receive=None):
+    """Open a connection with a request as it stands."""
+    host, port = server.address.removeprefix("http://").split(":")
+    sock = socket.socket()
+    if receive:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+    sock.settimeout(10)
+    sock.connect((host, int(port)))
+    sock.sendall(request)
+    return sock
+
+
+PLAIN = b"GET /v1/events/stream HTTP/1.0\r\nHost: localhost\r\n\r\n"
+NEWER = b"GET /v1/events/stream?last_event_id=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_a_reader_that_does_not_keep_up_is_cut_off(server, sqlite, monkeypatch):
+    """It is not buffered for without end, and the others hear all."""
+    monkeypatch.setattr(streams, "_MOST_BUFFERED", 200_000)
+    before = counts.STREAMS_DROPPED.shown().get(("slow",), 0)
+    with raw(server, PLAIN, receive=4096), listening(server) as good:
+        support.until(lambda: server.app.streams.count == 2)
+        support.until(lambda: good.alive)
+        for _ in range(400):
+            tell(sqlite, size=20_000)
+            if server.app.streams.count == 1:
+                break
+            time.sleep(0.02)
+        support.until(lambda: server.app.streams.count == 1)
+        assert counts.STREAMS_DROPPED.shown()["slow",] == before + 1
+        good.wait(events.edges(sqlite).newest)
+    assert good.ids == list(range(1, events.edges(sqlite).newest + 1))
+
+
+def test_a_reader_that_stalls_is_cut_off(server, sqlite, monkeypatch):
+    monkeypatch.setattr(streams, "_STALL", 0.3)
+    tell(sqlite, 200, size=40_000)
+    with raw(server, NEWER, receive=4096):
+        support.until(lambda: server.app.streams.count == 1)
+        support.until(lambda: server.app.streams.count == 0)
+
+
+def test_an_old_client_gets_what_it_can_read(server, sqlite):
+    with raw(server, PLAIN) as sock:
+        support.until(lambda: server.app.streams.count == 1)
+        time.sleep(0.1)
+        tell(sqlite)
+        got = b""
+        while b"event: node.state" not in got:
+            got += sock.recv(4096)
+    assert b"chunked" not in got.lower() and b"retry: 2000\n\n" in got
+
+
+def test_a_stream_lasts_only_so_long_and_ends_well(server, sqlite, monkeypatch):
+    """Who listens is asked again who he is; he goes on where he was."""
+    monkeypatch.setattr(streams, "_LONGEST", 0.3)
+    with listening(server) as reader:
+        support.until(lambda: reader.ended)
+    with raw(server, NEWER) as sock:
+        got = b""
+        while piece := sock.recv(4096):
+            got += piece
+    assert got.endswith(b"0\r\n\r\n")
+
+
+def test_a_stream_over_tls(quick, serve, sqlite, tmp_path):
+    """Its clock is not that of a request: it says nothing for longer, and goes on."""
+    cert, key = certificate(tmp_path)
+    for name, value in {"enable_ssl_api": True, "cert_file": cert, "key_file": key}.items():
+        quick.set_override(name, str(value) if value is not True else True, group="api")
+    server = serve(sqlite)
+    assert server.address.startswith("https://")
+    reader = Reader(server, verify=str(cert))
+    with closing(reader.answer):
+        support.until(lambda: reader.alive > 1)
+        tell(sqlite, 200, size=20_000)
+        reader.wait(200)
+    assert reader.ids == list(range(1, 201))
+    support.until(lambda: server.app.streams.count == 0)
+    again = Reader(server, verify=str(cert))
+    support.until(lambda: again.alive)
+    assert server.stop()
+    support.until(lambda: again.ended)
+
+
+def test_several_processes_serve_from_the_database(serve, sqlite):
+    other = Database(str(sqlite.url))
+    one, two = serve(sqlite), serve(other)
+    with listening(one) as here, listening(two) as there:
+        support.until(lambda: here.alive and there.alive)
+        tell(sqlite, 3)
+        tell(other, 3)
+        here.wait(6), there.wait(6)
+    assert here.ids == there.ids == [1, 2, 3, 4, 5, 6]
+    other.dispose()
+
+
+def test_an_event_that_is_committed_late_is_heard(serve, kind, database):
+    """Ids are given in another order than transactions commit in, on a server."""
+    if kind == "sqlite":
+        pytest.skip("one writer at a time")
+    database.idle_transaction_timeout = 0  # at first: what earlier tests left is no gap
+    tell(database, 1)
+    time.sleep(0.1)
+    server = serve(database)
+    row = New(events.NODE_STATE, None, {"state": "late"})
+    with listening(server, f"?last_event_id={events.edges(database).newest}") as reader:
+        support.until(lambda: reader.alive)
+        database.idle_transaction_timeout = 30
+        with database.engine.connect() as slow:
+            transaction = slow.begin()
+            events.write(slow, NODE, [row])
+            tell(database, 2)
+            seen = reader.alive
+            support.until(lambda: reader.alive > seen + 2)
+            assert reader.ids == []
+            transaction.commit()
+        found = reader.wait(3)
+    assert [one["data"]["state"] for one in found] == ["late", "x", "x"]
+    assert reader.ids == sorted(reader.ids)
+
+
+def test_a_database_that_is_away_ends_no_stream(server, sqlite, monkeypatch):
+    monkeypatch.setattr(streams, "_AFTER_ERROR", 0.05)
+    real, broken = events.settled, True
+
+    def settled(*args):
+        if broken:
+            raise OSError("away")
+        return real(*args)
+
+    monkeypatch.setattr(events, "settled", settled)
+    with listening(server) as reader:
+        support.until(lambda: reader.alive > 2)
+        tell(sqlite)
+        broken = False
+        reader.wait(1)
+
+
+def test_a_server_stops_with_open_streams(serve, sqlite):
+    server = serve(sqlite)
+    readers = [Reader(server) for _ in range(5)]
+    support.until(lambda: server.app.streams.count == 5)
+    began = time.monotonic()
+    assert server.stop()
+    assert time.monotonic() - began < 3
+    support.until(lambda: all(reader.ended for reader in readers))
+    assert server.app.streams.count == 0
+    assert not [t for t in threading.enumerate() if t.name == "streams" and t.is_alive()]
+
+
+def test_another_server_says_that_it_cannot(quick, sqlite):
+    from tests.support_api import Api
+
+    answer = Api(quick, sqlite, None).get("/v1/events/stream")
+    assert answer.status == 501 and "deploysteps serve" in answer.fault
