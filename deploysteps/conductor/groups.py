@@ -1,0 +1,81 @@
+"""Chassis and portgroups: what is checked before they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deploysteps import exceptions
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import acquire
+from deploysteps.db import chassis, portgroups
+from deploysteps.db.group_models import Portgroup
+
+_MODE = "active-backup"
+"""What a portgroup's mode is when nobody names one, as in the field."""
+
+
+def check_chassis(runtime: Runtime, values: Mapping[str, Any]) -> None:
+    """Refuse a node in a chassis that is not there.
+
+    :raises InvalidParameterValue: naming it.
+    """
+    named = values.get("chassis_uuid")
+    if named is not None and chassis.missing(runtime.database, [named]):
+        raise exceptions.InvalidParameterValue(f"Chassis {named} could not be found.")
+
+
+def check_portgroup(runtime: Runtime, node_id: int, values: Mapping[str, Any]) -> None:
+    """Refuse a port in a portgroup that is not there, or is another node's.
+
+    :raises InvalidParameterValue: naming it.
+    """
+    named = values.get("portgroup_uuid")
+    if named is None:
+        return
+    try:
+        found = portgroups.get(runtime.database, named)
+    except exceptions.NotFound as exc:
+        raise exceptions.InvalidParameterValue(exc.message) from exc
+    if found.node_id != node_id:
+        raise exceptions.InvalidParameterValue(f"Portgroup {named} belongs to another node.")
+
+
+def create_portgroup(
+    runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]
+) -> Portgroup:
+    """Store a portgroup of a node, under the node's lock."""
+    with acquire(context, node_id, purpose="portgroup create", runtime=runtime) as task:
+        row = {**_fit(values), "node_id": task.node.id, "node_uuid": task.node.uuid}
+        row["mode"] = row.get("mode") or _MODE
+        return portgroups.insert(runtime.database, row)
+
+
+def update_portgroup(
+    runtime: Runtime,
+    context: Any,
+    uuid: str,
+    values: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> Portgroup:
+    """Change a portgroup, under its node's lock.
+
+    :raises Conflict: ``before`` is not true any more.
+    """
+    found = portgroups.get(runtime.database, uuid)
+    with acquire(context, found.node_id, purpose="portgroup update", runtime=runtime):
+        return portgroups.update(runtime.database, found.uuid, _fit(values), before=before)
+
+
+def destroy_portgroup(runtime: Runtime, context: Any, uuid: str) -> None:
+    """Remove a portgroup, under its node's lock."""
+    found = portgroups.get(runtime.database, uuid)
+    with acquire(context, found.node_id, purpose="portgroup deletion", runtime=runtime):
+        portgroups.delete(runtime.database, found.uuid)
+
+
+def _fit(values: Mapping[str, Any]) -> dict[str, Any]:
+    fit = dict(values)
+    if fit.get("address"):
+        fit["address"] = fit["address"].lower()
+    return fit

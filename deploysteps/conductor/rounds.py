@@ -1,0 +1,283 @@
+"""Asks many machines something now and then, so that dead ones do not delay the others.
+
+A controller that does not answer costs the others at most one thread for
+``sync_power_state_call_timeout``: then its turn is over, though no thread can
+be ended, and it is left alone until that call has come back. Those that failed
+come last in a round, and ever more rarely.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import ClassVar
+
+from oslo_context.context import get_admin_context
+
+from deploysteps import exceptions, states
+from deploysteps.conductor import task_manager, words
+from deploysteps.conductor.charge import Charge
+from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.db.models import Node
+
+LOG = logging.getLogger(__name__)
+
+_PAGE = 200
+"""Nodes that one query reads."""
+_LONGEST_PAUSE = 8
+"""Rounds after which a machine that keeps failing is asked again, at the latest."""
+_HANGING_PER_WORKER = 4
+"""How many calls that do not come back are borne, for each worker."""
+_TOLD = (states.POWER_ON, states.POWER_OFF)
+
+
+@dataclasses.dataclass
+class _Call:
+    """A machine that is being asked."""
+
+    node: Node
+    began: float
+    asking: bool = True
+    """Its answer has not come."""
+    written_off: bool = False
+    """Its turn is over, and its thread goes on."""
+
+
+@dataclasses.dataclass
+class _Failing:
+    """A machine that does not tell its power, or does not keep it."""
+
+    count: int = 0
+    pause: int = 0
+    """Rounds that are still to pass."""
+
+
+class Rounds(abc.ABC):
+    """A clock that goes round the machines: who is asked, when, and what must not take long."""
+
+    purpose: ClassVar[str]
+    """What it is called in logs and locks."""
+
+    def __init__(self, runtime: Runtime, interval: float) -> None:
+        """Make it; :meth:`start` begins, unless the interval is 0."""
+        self._runtime = runtime
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        self._live: dict[int, _Call] = {}
+        self._hanging: dict[int, _Call] = {}
+        self._failing: dict[int, _Failing] = {}
+        self._thread = threading.Thread(target=self._run, name=self.purpose, daemon=True)
+
+    def start(self) -> None:
+        """Begin, after the first pause."""
+        if self._interval:
+            self._thread.start()
+
+    def stop(self, timeout: float = 5) -> None:
+        """Ask nothing more; a call that hangs is left behind."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        pause = self._interval
+        while not self._stopped.wait(pause):
+            began = time.monotonic()
+            try:
+                self.round()
+            except BaseException:  # a database that is away must not end the clock
+                LOG.exception("A round of %s failed; the next one tries again", self.purpose)
+            pause = max(self._interval - (time.monotonic() - began), 0.0)
+
+    @property
+    def hanging(self) -> int:
+        """How many calls do not come back."""
+        return len(self._hanging)
+
+    # --- a round -----------------------------------------------------------------
+
+    def round(self) -> int:
+        """Ask every machine that is this conductor's once; returns how many were asked."""
+        charge, seen, later, asked, after = Charge(self._runtime), set[int](), [], 0, 0
+        drivers = self._runtime.registry.hardware_types
+        while True:
+            page = self.wanted(drivers, after, _PAGE)
+            for node in page:
+                if not charge.mine(node):
+                    continue
+                seen.add(node.id)
+                if self._pauses(node):
+                    continue
+                if node.id in self._failing:
+                    later.append(node)  # so that it delays none that answers
+                    continue
+                if not self._begin(node):
+                    return asked
+                asked += 1
+            if len(page) < _PAGE:
+                break
+            after = page[-1].id
+        for node in later:
+            if not self._begin(node):
+                return asked
+            asked += 1
+        self._wait(lambda: not self._live)
+        for gone in set(self._failing) - seen:
+            self._failing.pop(gone, None)
+        return asked
+
+    def _pauses(self, node: Node) -> bool:
+        if node.id in self._hanging or node.id in self._live:
+            return True
+        failing = self._failing.get(node.id)
+        if failing is None or failing.pause <= 0:
+            return False
+        failing.pause -= 1
+        return True
+
+    def _begin(self, node: Node) -> bool:
+        """Ask a machine in a thread of its own; False when no more can be asked now."""
+        conf = self._runtime.conf.conductor
+        workers = conf.sync_power_state_workers
+        if not self._wait(lambda: len(self._live) < workers):
+            return False
+        if len(self._hanging) >= _HANGING_PER_WORKER * workers:
+            LOG.warning(
+                "%d calls to machines do not come back; the rest of this round of %s is left out",
+                len(self._hanging),
+                self.purpose,
+            )
+            return False
+        call = _Call(node, time.monotonic())
+        with self._changed:
+            self._live[node.id] = call
+        threading.Thread(
+            target=self._ask, args=(call,), name=f"{self.purpose} {node.uuid}", daemon=True
+        ).start()
+        return True
+
+    def _wait(self, ready: Callable[[], bool]) -> bool:
+        """Wait, and write off calls that take too long; False when it is to end."""
+        limit = self._runtime.conf.conductor.sync_power_state_call_timeout
+        while True:
+            overdue = []
+            with self._changed:
+                now = time.monotonic()
+                for call in [c for c in self._live.values() if now - c.began >= limit]:
+                    call.written_off = True
+                    self._hanging[call.node.id] = self._live.pop(call.node.id)
+                    if call.asking:
+                        overdue.append(call)
+                ending = self._stopped.is_set() or self._runtime.stopping.is_set()
+                if not overdue and (ending or ready()):
+                    return not ending
+                if not overdue:
+                    first = min((c.began for c in self._live.values()), default=now)
+                    self._changed.wait(max(first + limit - now, 0.001))
+            for call in overdue:
+                self._did_not_answer(call, limit)
+
+    def _did_not_answer(self, call: _Call, limit: float) -> None:
+        try:
+            self.silent(call.node, f"no answer within {limit:g} s")
+        except exceptions.DeployStepsException as exc:
+            LOG.warning("Node %s: %s: %s", call.node.uuid, self.purpose, exc)
+
+    def _ask(self, call: _Call) -> None:
+        """Ask a machine and act on what it says; the last resort of its thread."""
+        node = call.node
+        try:
+            task = TaskManager(self._runtime, get_admin_context(), node, None, self.purpose)
+            before = node.power_state
+            told, why = self._told(task)
+            with self._changed:
+                call.asking = False
+                late = call.written_off
+            if late or self._stopped.is_set():
+                return
+            if why is not None:
+                self.silent(node, why)
+            elif told is not None:
+                self.spoke(node, before, told)
+        except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
+            LOG.debug("Node %s is left out by %s: %s", node.uuid, self.purpose, exc)
+        except exceptions.LockLost as exc:
+            LOG.warning("Node %s: %s stops: %s", node.uuid, self.purpose, exc)
+        except BaseException:
+            LOG.exception("Node %s: %s failed", node.uuid, self.purpose)
+        finally:
+            with self._changed:
+                self._live.pop(node.id, None)
+                self._hanging.pop(node.id, None)
+                self._changed.notify_all()
+
+    def _told(self, task: TaskManager) -> tuple[str | None, str | None]:
+        """Return the machine's power, or why it is not known; neither: it is not asked."""
+        driver_power = None
+        try:
+            driver_power = task.driver.power
+            if self.must_validate(task.node):
+                driver_power.validate(task)
+        except BaseException as exc:  # whatever a driver raises is its word on this node alone
+            LOG.debug("Node %s cannot be asked for its power: %s", task.node.uuid, type(exc))
+            return None, None
+        known = task.node.power_state
+        try:
+            found = driver_power.get_power_state(task)
+        except BaseException as exc:
+            told = words.shown(words.text_of(exc), task.masker(), words.LAST_ERROR_BYTES)
+            return None, told
+        finally:
+            task.node.power_state = known
+        if isinstance(found, str) and found in _TOLD:
+            return str(found), None
+        if found is None and known not in _TOLD:
+            return None, None  # unknown, and recorded as that
+        shown = repr(str(found)) if isinstance(found, str) else type(found).__name__
+        return None, f"the driver cannot tell: get_power_state() returned {shown[:80]}"
+
+    def failed(self, node: Node, why: str) -> int:
+        """Count a failure and return how many there were in a row."""
+        failing = self._failing.setdefault(node.id, _Failing())
+        failing.count += 1
+        failing.pause = min(2 ** (failing.count - 1), _LONGEST_PAUSE) - 1
+        LOG.warning(
+            "Node %s: %s, failure %d in a row: %s", node.uuid, self.purpose, failing.count, why
+        )
+        return failing.count
+
+    def is_well(self, node: Node) -> None:
+        """Forget the failures of a node."""
+        self._failing.pop(node.id, None)
+
+    def locked(self, node: Node) -> TaskManager:
+        """Return a task with the node's lock, which is not waited for."""
+        return task_manager.acquire(
+            get_admin_context(), node.id, purpose=self.purpose, retry=False, runtime=self._runtime
+        )
+
+    # --- what such rounds differ in ---------------------------------------------------
+
+    @abc.abstractmethod
+    def wanted(self, drivers: Collection[str], after: int, limit: int) -> list[Node]:
+        """Return a page of the nodes that are looked after, by one query."""
+
+    @abc.abstractmethod
+    def must_validate(self, node: Node) -> bool:
+        """Tell whether a node's settings are checked before its machine is asked."""
+
+    @abc.abstractmethod
+    def silent(self, node: Node, why: str) -> None:
+        """Act on a machine that does not tell its power."""
+
+    @abc.abstractmethod
+    def spoke(self, node: Node, before: str | None, found: str) -> None:
+        """Act on a machine that tells its power; ``before`` was recorded."""
