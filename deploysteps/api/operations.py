@@ -29,7 +29,10 @@ class Operation:
     """Arguments of the query."""
     body: Schema | None = None
     """What the request's body must be; the same that validates it."""
+    members: Mapping[str, int] = field(default_factory=dict)
+    """Members of the body -> the minor version that each came with."""
     answers: Mapping[int, Schema | None]
-    """Good statuses, each with what the body is then."""
+    """Statuses that are no refusal, each with what the body is then: JSON, or text of the
+    ``contentMediaType`` that the schema names, or what stands in its ``x-media``."""
     errors: tuple[int, ...] = ()
     """Statuses of refusals besides those that every operation has (400, 401, 403, 404, 406)."""
