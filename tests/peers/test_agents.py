@@ -1,0 +1,315 @@
+"""Real ironic-python-agents do in-band steps, and are killed, and the conductor is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from deploysteps.cli.client import node_path
+from deploysteps.cli.local_service import LocalService
+from tests.peers.conftest import HERE
+from tests.peers.machines import Machine
+
+CLOCKS = {
+    "DEFAULT": {"enabled_hardware_types": "fake-hardware,peer-machine", "debug": True},
+    "agent": {
+        "require_tls": False,
+        "post_deploy_get_power_state_retry_interval": 1,
+    },
+    "api": {"ramdisk_heartbeat_timeout": 20},
+    "conductor": {
+        "automated_clean": False,
+        "heartbeat_interval": 1,
+        "heartbeat_timeout": 5,
+        "recovery_interval": 0.5,
+        "step_poll_interval": 0.2,
+    },
+}
+
+
+def step(name: str, priority: int = 90, **args: Any) -> dict[str, Any]:
+    return {"interface": "deploy", "step": name, "args": args, "priority": priority}
+
+
+class Node:
+    """A node, its machine, and a service to ask about it."""
+
+    def __init__(self, service: LocalService, machine: Machine, name: str) -> None:
+        self.service, self.machine, self.name = service, machine, name
+
+    def get(self) -> dict[str, Any]:
+        return dict(self.service.client.get(node_path(self.name)))
+
+    def ask(self, target: str, **more: Any) -> None:
+        path = node_path(self.name, "states", "provision")
+        self.service.client.put(path, {"target": target, **more})
+
+    def power(self, target: str) -> None:
+        self.service.client.put(node_path(self.name, "states", "power"), {"target": target})
+
+    def reach(self, wanted: str, seconds: float = 90) -> dict[str, Any]:
+        """Wait for a state; a failure on the way is told at once."""
+
+        def there() -> dict[str, Any] | None:
+            node = self.get()
+            failed = node["provision_state"].endswith("failed")
+            assert not failed or node["provision_state"] == wanted, self.told(node)
+            return node if node["provision_state"] == wanted else None
+
+        return until(there, f"{self.name} does not become {wanted}", seconds, self.told)
+
+    def told(self, node: dict[str, Any] | None = None) -> str:
+        node = node or self.get()
+        parts = [node["provision_state"], str(node["last_error"]), str(self.attempts())]
+        return "\n".join([*parts, self.machine.log[-3000:]])
+
+    def run(self) -> dict[str, Any]:
+        """Return the newest run."""
+        return dict(self.service.client.get(node_path(self.name, "runs"))["runs"][0])
+
+    def attempts(self) -> list[tuple[str, str]]:
+        """Return step and outcome of each attempt of the newest run."""
+        found = self.service.client.get(node_path(self.name, "runs"))["runs"]
+        return [(one["step"], one["outcome"]) for one in found[0]["attempts"]] if found else []
+
+    def begun(self, name: str, times: int = 1) -> None:
+        """Wait until the agent has begun a step."""
+        until(
+            lambda: self.machine.done.count(name) >= times, f"{name} does not begin", 60, self.told
+        )
+
+
+def until(
+    condition: Callable[[], Any], what: str, seconds: float, more: Callable[[], str] = str
+) -> Any:
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what}\n{more()}"
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Start services whose hardware are processes: ``machines(settings, tls, tls, …)``."""
+    stop: list[Callable[[], object]] = []
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", str(HERE / "plugin"))
+
+    def start(settings: dict[str, dict[str, Any]], *tls: bool) -> list[Node]:
+        folder = tmp_path_factory.mktemp("agents")
+        service = LocalService(
+            folder, {group: {**CLOCKS[group], **settings.get(group, {})} for group in CLOCKS}
+        )
+        service.start()
+        stop.append(service.kill)
+        found = []
+        for number, one in enumerate(tls):
+            mac = f"52:54:00:00:00:{number:02x}"
+            name = f"machine-{number}"
+            machine = Machine(folder / name, service.client.endpoint, mac, tls=one)
+            stop.append(machine.stop)
+            node = service.client.post(
+                "/v1/nodes",
+                {
+                    "driver": "peer-machine",
+                    "name": name,
+                    "deploy_interface": "custom-agent",
+                    "driver_info": {"peer_folder": str(machine.folder)},
+                },
+            )
+            service.client.post("/v1/ports", {"node_uuid": node["uuid"], "address": mac})
+            found.append(Node(service, machine, name))
+        for target, wanted in (("manage", "manageable"), ("provide", "available")):
+            for node in found:
+                node.ask(target)
+            for node in found:
+                node.reach(wanted)
+        return found
+
+    yield start
+    patch.undo()
+    for end in reversed(stop):
+        end()
+
+
+@pytest.fixture(scope="module")
+def two(machines) -> list[Node]:
+    """Two machines on one service: one with automatic TLS, one without."""
+    return machines({}, True, False)
+
+
+def test_two_at_once(two):
+    """Steps of the agent's, by the request's priorities, and the agent's own default."""
+    steps = [step("peer_sleep", 90, seconds=1), step("peer_mark_1", 70), step("peer_mark_0", 80)]
+    for node in two:
+        node.ask("active", deploy_steps=steps)
+    for node in two:
+        node.reach("active")
+        assert node.machine.done == ["peer_sleep", "peer_mark_0", "peer_mark_1", "peer_mark"]
+        assert {outcome for _, outcome in node.attempts()} == {"success"}
+        assert node.get()["power_state"] == "power on"
+    secure, plain = two
+    assert "https://127.0.0.1" in secure.machine.log
+    assert "http://127.0.0.1" in plain.machine.log
+
+
+def again(node: Node) -> None:
+    """Make the node available again, wherever a test before has left it."""
+    state = node.get()["provision_state"]
+    if state in ("manageable", "clean failed"):
+        node.ask("manage") if state == "clean failed" else None
+        node.reach("manageable")
+        node.ask("provide")
+    elif state != "available":
+        node.ask("deleted")
+    node.reach("available")
+    (node.machine.folder / "done").unlink(missing_ok=True)
+
+
+def test_a_failing_step(two):
+    """F72, F74: the agent's words are the node's last error, and are kept with the attempt."""
+    node = two[0]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_fail", 90), step("peer_mark_0", 80)])
+    told = node.reach("deploy failed")["last_error"]
+    assert "deploy.peer_fail failed" in told and "peer was told to fail" in told
+    assert node.machine.done == ["peer_fail"]
+    (failed,) = [one for one in node.run()["attempts"] if one["step"] == "peer_fail"]
+    assert failed["outcome"] == "failed"
+    assert failed["evidence"]["command_error"]["type"] == "DeploymentError"
+    assert node.get()["target_provision_state"] == "active"
+
+
+def test_a_step_that_asks_for_a_reboot(two):
+    """The agent's ``reboot_requested`` counts although the request lists the step."""
+    node = two[1]
+    again(node)
+    boots = node.machine.boots
+    steps = [step("peer_mark_0", 95), step("peer_reboot", 90), step("peer_mark_1", 85)]
+    node.ask("active", deploy_steps=steps)
+    node.reach("active")
+    assert node.machine.done == ["peer_mark_0", "peer_reboot", "peer_mark_1", "peer_mark"]
+    assert node.machine.boots - boots == 3  # the agent, the agent again, the instance
+
+
+def test_servicing(two):
+    node = two[1]
+    node.ask("service", service_steps=[{"interface": "deploy", "step": "peer_mark_2"}])
+    node.reach("active")
+    assert node.machine.done[-1] == "peer_mark_2"
+    assert ("peer_mark_2", "success") in node.attempts()
+
+
+def test_cleaning(two):
+    node = two[0]
+    again(node)
+    node.ask("manage")
+    node.reach("manageable")
+    steps = [
+        {"interface": "deploy", "step": "peer_sleep", "args": {"seconds": 1}},
+        {"interface": "deploy", "step": "peer_mark"},
+    ]
+    node.ask("clean", clean_steps=steps)
+    node.reach("manageable")
+    assert node.machine.done == ["peer_sleep", "peer_mark"]
+    assert node.get()["power_state"] == "power off"
+    node.ask("clean", clean_steps=[{"interface": "deploy", "step": "peer_fail"}])
+    assert "peer was told to fail" in node.reach("clean failed")["last_error"]
+    node.ask("manage")
+    node.reach("manageable")
+    node.ask("provide")
+    node.reach("available")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["tls", "plain"])
+def test_the_conductor_is_killed_while_a_step_runs(two, number):
+    """F28, F34: the agent goes on, and the step is not begun twice."""
+    node = two[number]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_sleep", 90, seconds=4), step("peer_mark_0", 80)])
+    node.begun("peer_sleep")
+    node.service.kill()
+    node.service.start()
+    node.reach("active")
+    assert node.machine.done == ["peer_sleep", "peer_mark_0", "peer_mark"]
+
+
+def test_the_conductor_is_killed_while_the_machine_boots(two):
+    node = two[0]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_mark_0", 80)])
+    node.reach("wait call-back")
+    node.service.kill()
+    node.service.start()
+    node.reach("active")
+    assert node.machine.done == ["peer_mark_0", "peer_mark"]
+
+
+def test_the_agent_is_killed_while_its_step_runs(two):
+    """The machine comes up again by its operator; the agent knows nothing of the step."""
+    node = two[0]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_sleep", 90, seconds=60), step("peer_mark_0", 80)])
+    node.begun("peer_sleep")
+    node.machine.crash()
+    node.power("rebooting")
+    told = node.reach("deploy failed", 60)["last_error"]
+    assert "deploy.peer_sleep failed" in told and "restarted" in told
+    assert node.machine.done == ["peer_sleep"]
+
+
+def test_the_agent_is_killed_between_two_steps(two):
+    """What is left runs on the agent that comes after it."""
+    node = two[1]
+    again(node)
+    hold = {"interface": "power", "step": "hold", "args": {}, "priority": 90}
+    node.ask("active", deploy_steps=[step("peer_mark_0", 95), hold, step("peer_mark_1", 85)])
+    node.reach("deploy hold")
+    node.machine.crash()
+    node.power("rebooting")
+    node.ask("unhold")
+    node.reach("active")
+    assert node.machine.done == ["peer_mark_0", "peer_mark_1", "peer_mark"]
+
+
+def test_no_token_is_logged(two):
+    """F76: the agents log the tokens that they are given; the service does not, with ``debug``."""
+    log = two[0].service.log.read_text()
+    tokens = {
+        found for node in two for found in re.findall(r"agent_token=([\w-]{32,})", node.machine.log)
+    }
+    assert len(tokens) > 5 and "DEBUG" in log
+    assert not [token for token in tokens if token in log]
+
+
+def cost(node: Node, names: list[str]) -> float:
+    """Return the seconds that one in-band step took, in the mean."""
+    steps = [step(name, 90 - number) for number, name in enumerate(names)]
+    node.ask("active", deploy_steps=steps)
+    node.reach("active", 150)
+    found = {one["step"]: one for one in node.run()["attempts"]}
+    begun, ended = found[names[0]]["started_at"], found[names[-1]]["finished_at"]
+    span = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
+    return span.total_seconds() / len(names)
+
+
+def test_what_a_step_costs(two, machines, capsys):
+    """Asking the agent for its result costs a small part of waiting for its heartbeat."""
+    again(two[1])
+    asking = cost(two[1], [f"peer_mark_{number}" for number in range(10)])
+    never = {"agent": {"command_poll_first": 3600, "command_poll_longest": 3600}}
+    (node,) = machines(never, True)
+    waiting = cost(node, [f"peer_mark_{number}" for number in range(3)])
+    with capsys.disabled():
+        print(
+            f"\nan in-band step costs {asking * 1000:.0f} ms when the agent is asked, "
+            f"{waiting * 1000:.0f} ms when its heartbeat is waited for: "
+            f"{waiting / asking:.0f} times as long"
+        )
+    assert asking < 0.5 and waiting > 10 * asking
