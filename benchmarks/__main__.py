@@ -18,10 +18,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from benchmarks import environments, report
+from benchmarks import environments, report, rest, services, versus
 from benchmarks.measuring import SETTINGS
 
 PEERS = ("ironic", "dbos", "taskflow")
+PARTS = ("steps", "http")
 TITLES = {
     "sync": "Synchronous steps: each returns at once",
     "resume": "Waiting steps: each is finished by a heartbeat, which starts the next",
@@ -144,6 +145,42 @@ def run_rounds(options: argparse.Namespace, console: Console) -> list[report.Row
     return list(rows.values())
 
 
+def run_http(options: argparse.Namespace, console: Console) -> versus.Rows:
+    """Measure both services over HTTP; return the rows."""
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    pythons = {versus.OURS: services.own_python()}
+    reason = None
+    try:
+        pythons[versus.THEIRS] = environments.python_of("ironic", say)
+    except environments.NotAvailable as exc:
+        reason = str(exc)
+    bench = environments.bench_directory()
+    directory = Path(tempfile.mkdtemp(prefix="http-", dir=bench))
+    rows = rest.run(pythons, directory, options.rounds, say)
+    if reason is not None:
+        rows.missing[versus.THEIRS] = reason
+    if not rows.missing:  # else what they said is kept, for who looks for the reason
+        shutil.rmtree(directory, ignore_errors=True)
+    return rows
+
+
+def tell_http(rows: versus.Rows, console: Console) -> list[dict[str, object]]:
+    """Print the table of the services; return it as data."""
+    console.print()
+    console.print(versus.table(rows, "Both services over HTTP"))
+    console.print(
+        "times as good: as fast, or as little time or memory (median of the rounds' own ratios)."
+        "\nSQLite file in WAL mode; a process each, with its children; one runs at a time.",
+        highlight=False,
+    )
+    for name, why in rows.missing.items():
+        console.print(f"[bold red]not measured: {name}: {escape(why)}", soft_wrap=True)
+    return versus.as_data(rows)
+
+
 def machine() -> dict[str, object]:
     """Return what a reader needs to know of the machine, and nothing that names it."""
     return {
@@ -152,6 +189,8 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "load": round(os.getloadavg()[0], 2),
     }
 
 
@@ -175,8 +214,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Steps per second, statements and commits per step: deploysteps, the floor "
-        "(one UPDATE and COMMIT per step), Ironic, DBOS and TaskFlow, on SQLite.",
+        description="Two parts. steps: steps per second, statements and commits per step of "
+        "deploysteps, the floor (one UPDATE and COMMIT per step), Ironic, DBOS and TaskFlow. "
+        "http: deploysteps and Ironic as processes, side by side: start, memory, lists, "
+        "deployments, heartbeats. All on SQLite.",
         epilog="Exits with 1 if anything asked for could not be measured.",
     )
     parser.add_argument(
@@ -198,6 +239,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help=f"of {','.join(PEERS)}, or none (default: all)",
     )
     parser.add_argument(
+        "--only", choices=PARTS, help="one part (default: both; http needs ironic among the peers)"
+    )
+    parser.add_argument(
         "--json", type=Path, help="write the results here (benchmarks/results/DATE.json)"
     )
     return parser.parse_args(arguments)
@@ -209,7 +253,39 @@ def main(arguments: list[str] | None = None) -> int:
     # A wide line for files and pipes, where a reason must not be folded into nothing.
     console = Console(width=None if sys.stdout.isatty() else 120)
     now = datetime.now(UTC)
-    rows = run_rounds(options, console)
+    facts = machine()
+    data: dict[str, object] = {
+        "date": now.isoformat(timespec="seconds"),
+        "machine": facts,
+        "rounds": options.rounds,
+    }
+    missing = False
+    if options.only != "http":
+        rows = run_rounds(options, console)
+        missing = tell_steps(rows, console)
+        data |= {
+            "steps": {"sync": options.steps, "resume": options.resumes},
+            "settings": SETTINGS,
+            "rows": report.as_data(rows, TITLES),
+        }
+    if options.only != "steps" and "ironic" in options.peers:
+        compared = run_http(options, console)
+        data["http"] = tell_http(compared, console)
+        missing = missing or bool(compared.missing)
+    console.print(
+        "on: " + ", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False
+    )
+    path = options.json or (
+        environments.ROOT / "benchmarks" / "results" / f"{now:%Y-%m-%dT%H%M%SZ}.json"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=2) + "\n")
+    console.print(f"written: {path}", soft_wrap=True, highlight=False)
+    return 1 if missing else 0
+
+
+def tell_steps(rows: list[report.Row], console: Console) -> bool:
+    """Print the tables of the steps; return whether something was not measured."""
     for kind, title in TITLES.items():
         console.print()
         console.print(report.table(rows, kind, title))
@@ -219,27 +295,13 @@ def main(arguments: list[str] | None = None) -> int:
         "Ironic's own default, the rollback journal (delete).",
         highlight=False,
     )
-    path = options.json or (
-        environments.ROOT / "benchmarks" / "results" / f"{now:%Y-%m-%dT%H%M%SZ}.json"
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = {
-        "date": now.isoformat(timespec="seconds"),
-        "machine": machine(),
-        "steps": {"sync": options.steps, "resume": options.resumes},
-        "rounds": options.rounds,
-        "settings": SETTINGS,
-        "rows": report.as_data(rows, TITLES),
-    }
-    path.write_text(json.dumps(data, indent=2) + "\n")
-    console.print(f"written: {path}", soft_wrap=True, highlight=False)
     missing = [row for row in rows if not row.measured]
     for row in missing:
         console.print(
             f"[bold red]not measured: {row.label}, {row.kind}: {escape(row.reason or '')}",
             soft_wrap=True,
         )
-    return 1 if missing else 0
+    return bool(missing)
 
 
 if __name__ == "__main__":
