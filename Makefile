@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
+FUZZ_SECONDS ?= 600
 BIN = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash proofs load bench docs lint format clean
+.PHONY: help demo test crash proofs load peers fuzz bench docs lint format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +16,7 @@ demo: $(VENV)/.runs ## Watch four nodes being deployed, the service killed and s
 	$(BIN)/deploysteps demo
 
 test: $(VENV)/.tests ## Run the test suite and measure its coverage
-	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load and not docs and not proof" --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load and not docs and not proof and not peers" --cov --cov-report=term
 
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
@@ -26,7 +27,13 @@ proofs: $(VENV)/.tests ## Walk all states, race, and upgrade with two real proce
 load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load
 
-bench: $(VENV)/.tests ## Measure against the floor, Ironic, DBOS and TaskFlow
+peers: $(VENV)/.tests ## Let the real openstack command, openstacksdk and agents work against it
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m peers tests/peers
+
+fuzz: $(VENV)/.tests ## Let schemathesis look for undeclared answers, for FUZZ_SECONDS
+	DEPLOYSTEPS_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -s -m peers tests/peers/test_schemathesis.py
+
+bench: $(VENV)/.tests ## Measure engines (Ironic, DBOS, TaskFlow, the floor) and services over HTTP
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.tests ## Build the documentation into doc/_build/html and run its examples
@@ -44,7 +51,7 @@ format: $(VENV)/.tests ## Put the code in the house's form
 	$(BIN)/ruff format .
 
 clean: ## Remove what make and the tests made
-	rm -rf $(VENV) build dist doc/_build *.egg-info examples/rackserver/*.egg-info .coverage .coverage.* \
+	rm -rf $(VENV) .peers build dist doc/_build *.egg-info examples/rackserver/*.egg-info .coverage .coverage.* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # A stamp is older than what it was made from, or the environment is as it was.

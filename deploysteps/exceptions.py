@@ -105,6 +105,29 @@ class NodeIsRetired(Invalid):
     )
 
 
+class NotAuthenticated(DeployStepsException):
+    """It is not known who asks."""
+
+    _msg_fmt = "The request needs authentication."
+    code = 401
+
+
+class Forbidden(DeployStepsException):
+    """Who asks may not have it."""
+
+    _msg_fmt = "You may not do this: the policy rule '%(rule)s' does not let you pass."
+    code = 403
+
+
+class StepForbidden(Forbidden):
+    """Who asks may not run this step."""
+
+    _msg_fmt = (
+        "You may not run the step %(step)s (%(source)s): the policy rule '%(rule)s' does not let "
+        "you pass."
+    )
+
+
 class NotFound(DeployStepsException):
     """There is no such thing."""
 
@@ -385,6 +408,16 @@ class StepNotReady(DeployStepsException):
                 f"StepNotReady(after=...) takes seconds from 0 to {LONGEST_WAIT}, got {after!r}"
             )
         self.after = after
+
+
+class StepsChanged(DeployStepsException):
+    """For driver authors: the machine's steps are not any more those that it told of.
+
+    Before it is raised, ``agent_steps`` has to know the new ones. The run makes
+    its plan anew and begins again at the first step, three times at most.
+    """
+
+    _msg_fmt = "The steps have changed: %(reason)s"
 
 
 # --- engine and locks ---------------------------------------------------------

@@ -47,7 +47,18 @@ _PARTS = re.compile(r"[A-Za-z0-9]+")
 
 def names_secret(key: object) -> bool:
     """Tell whether a key names a secret, e.g. ``ipmi_password``."""
-    return isinstance(key, str) and bool(_SECRET_KEY.search(key))
+    if not isinstance(key, str):
+        return False
+    return _looked_up(key) if len(key) <= _SHORT_KEY else bool(_SECRET_KEY.search(key))
+
+
+_SHORT_KEY = 64
+
+
+@functools.lru_cache(4096)
+def _looked_up(key: str) -> bool:
+    # A list of nodes has the same few keys thousands of times.
+    return bool(_SECRET_KEY.search(key))
 
 
 def secret_args(argsinfo: Mapping[str, Any] | None) -> frozenset[str]:
@@ -67,26 +78,58 @@ def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
     A dict with ``args`` and ``argsinfo`` (a step) has its declared secret
     arguments masked too. ``extra`` names further secret keys.
     """
-    if isinstance(value, Mapping):
-        inner = secret_args(value.get("argsinfo"))
-        return {
-            key: item
-            if key == "argsinfo" or item is None
-            else MASK
-            if names_secret(key) or key in extra
-            else masked(item, inner if key == "args" else frozenset())
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [masked(item) for item in value]
     if isinstance(value, str):
         return masked_urls(value)
+    if isinstance(value, dict | Mapping):
+        declared = secret_args(value["argsinfo"]) if "argsinfo" in value else _NONE
+        found = {}
+        for key, item in value.items():
+            # What most values are comes without a call: lists have a hundred thousand of them.
+            kind = type(item)
+            if item is None or key == "argsinfo":
+                found[key] = item
+            elif names_secret(key) or key in extra:
+                found[key] = MASK
+            elif kind is str:
+                found[key] = masked_urls(item) if "=" in item or "://" in item else item
+            elif kind is int or kind is bool:
+                found[key] = item
+            else:
+                found[key] = masked(item, declared if key == "args" else _NONE)
+        return found
+    if isinstance(value, list | tuple):
+        return [masked(item) for item in value]
     return value
+
+
+_NONE: frozenset[str] = frozenset()
+_HINTS = ("pass", "secret", "token", "key", "pw", "communit", "credential", "configdrive")
+_URL_HINTS = ("://", "=", "\\u")
+_LOOKED_THROUGH = 256
+"""Characters; a longer text is taken apart at once, which then takes less than to look."""
+_decoded = json.JSONDecoder().raw_decode
+_encoded = json.JSONEncoder(check_circular=False).encode
+
+
+def masked_json(text: str) -> str:
+    """Return the JSON text of :func:`masked` of what a JSON text says.
+
+    :param text: as :func:`json.dumps` writes it, ASCII only.
+    """
+    # What has none of these has no key that names a secret and no URL. An escape may be a
+    # letter that is one of theirs when case is ignored.
+    if (
+        len(text) <= _LOOKED_THROUGH
+        and not any(map(text.__contains__, _URL_HINTS))
+        and not any(map(text.lower().__contains__, _HINTS))
+    ):
+        return text
+    return _encoded(masked(_decoded(text)[0]))
 
 
 def masked_urls(text: str) -> str:
     """Mask user parts and tokens of the URLs in a text."""
-    if "://" in text:
+    if "://" in text and "@" in text:
         text = _URL_USER.sub(rf"\g<scheme>{MASK}@", text)
     return _URL_TOKEN.sub(rf"\g<key>{MASK}", text) if "=" in text else text
 
@@ -197,7 +240,7 @@ def _quoted_letter(letter: str) -> str:
     if letter in _SHORT:
         shown.append(some + _SHORT[letter])
     if letter == " ":
-        shown.append(r"\+")
+        shown.append(r"(?:\+|%(?:25)*2b)")
     return f"(?i:{'|'.join(shown)})"
 
 

@@ -9,6 +9,7 @@ from falcon import testing
 
 from deploysteps.api import middleware, versions
 from deploysteps.api.app import create_app
+from tests.support_openapi import Contract
 
 
 class Answer:
@@ -18,7 +19,8 @@ class Answer:
         self.status = result.status_code
         self.headers = {name.lower(): value for name, value in result.headers.items()}
         self.text = result.text
-        self.body: Any = json.loads(result.text) if result.text else None
+        is_json = "json" in self.headers.get("content-type", "")
+        self.body: Any = json.loads(result.text) if is_json and result.text else None
 
     @property
     def inner(self) -> dict[str, Any]:
@@ -43,7 +45,9 @@ class Api:
 
     def __init__(self, conf: Any, database: Any, client: Any) -> None:
         self.conf, self.database, self.client = conf, database, client
-        self._client = testing.TestClient(create_app(conf, database, client))
+        self._app = create_app(conf, database, client)
+        self._client = testing.TestClient(self._app)
+        self._contract = Contract(self._app)
 
     def __call__(
         self,
@@ -58,11 +62,11 @@ class Api:
         sent = {} if version is None else {middleware.HEADER: f"1.{version}"}
         path, _, query = path.partition("?")
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        return Answer(
-            self._client.simulate_request(
-                method, path, query_string=query, body=data, headers={**sent, **(headers or {})}
-            )
+        result = self._client.simulate_request(
+            method, path, query_string=query, body=data, headers={**sent, **(headers or {})}
         )
+        self._contract.hold(method, path, query, data, result)
+        return Answer(result)
 
     def get(self, path: str, **more: Any) -> Answer:
         return self("GET", path, **more)

@@ -19,24 +19,37 @@ PATHS = [
     "/v1/{x}/{x}", "/v1/nodes/n1/steps", "/v1/nodes/n1/plan", "/v1/nodes/n1/lock",
     "/v1/nodes/n1/traits", "/v1/nodes/n1/traits/{x}", "/v1/deploy_templates",
     "/v1/deploy_templates/{x}", "/v1/deploy_templates/CUSTOM_A", "/v1/runbooks",
-    "/v1/runbooks/{x}", "/v1/runbooks/CUSTOM_A",
+    "/v1/runbooks/{x}", "/v1/runbooks/CUSTOM_A", "/v1/nodes/validate",
+    "/v1/nodes/n1/management/boot_device", "/v1/nodes/n1/management/boot_device/supported",
+    "/v1/nodes/n1/management/inject_nmi", "/v1/nodes/n1/management/indicators",
+    "/v1/nodes/n1/management/indicators/{x}", "/v1/nodes/n1/management/indicators/led@system",
+    "/v1/nodes/n1/states/boot_mode", "/v1/nodes/n1/states/secure_boot",
+    "/v1/nodes/n1/states/raid", "/v1/nodes/n1/states/console", "/v1/nodes/n1/bios",
+    "/v1/nodes/n1/bios/{x}", "/v1/nodes/n1/firmware", "/v1/nodes/n1/inventory",
+    "/v1/nodes/n1/vifs", "/v1/nodes/n1/vifs/{x}", "/v1/nodes/n1/vmedia",
+    "/v1/nodes/n1/vendor_passthru", "/v1/nodes/n1/vendor_passthru/{x}",
+    "/v1/nodes/n1/vendor_passthru/methods", "/v1/nodes/n1/vendor_passthru/third_method_sync",
+    "/v1/drivers/fake-hardware/vendor_passthru/{x}",
+    "/v1/drivers/{x}/vendor_passthru/methods", "/v1/drivers/{x}/raid/logical_disk_properties",
 ]  # fmt: skip
 ARGUMENTS = [
     *versions.NODE_FILTERS, "fields", "detail", "limit", "marker", "sort_key", "sort_dir",
     "address", "addresses", "node_uuid", "node", "reset_interfaces", "type",
-    "flow", "plan",
+    "flow", "plan", "method", "device_types",
 ]  # fmt: skip
 MEMBERS = [
     *schemas.NODE["properties"], *schemas.PORT["properties"], *schemas.PROVISION["properties"],
     *schemas.POWER["properties"], *schemas.HEARTBEAT["properties"],
     *schemas.PLAN["properties"], *schemas.RUNBOOK["properties"], "traits", "order", "reason",
     "op", "path", "value", "interface", "step", "args", "priority", "meta_data",
+    *schemas.BOOT_DEVICE["properties"], *schemas.VMEDIA["properties"], "enabled", "id", "state",
+    "logical_disks", "size_gb", "raid_level", "bar", "task", "http_method",
 ]  # fmt: skip
 WORDS = [
     *versions.TARGETS, *versions.POWER_TARGETS, *versions.NODE_FIELDS, "add", "replace", "remove",
     "/driver", "/extra/a", "/driver_info", "/protected", "True", "http://h/", "fake-hardware",
     "52:54:00:00:00:01", "c2ab0b1e-1f7b-4c1e-9d7a-1a53d7b3f60a", "n1", "asc", "desc", "-1", "1",
-    "CUSTOM_A", "deploy", "clean", "verify", "/steps/0/args/a",
+    "CUSTOM_A", "deploy", "clean", "verify", "/steps/0/args/a", "pxe", "uefi", "cdrom",
     "\0", "\ud800", "\U0001f600", "%", "x" * 300,
 ]  # fmt: skip
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import falcon
 
 from deploysteps import exceptions
-from deploysteps.api import bodies, call, errors, render, schemas, versions
-from deploysteps.api.answers import done, send
+from deploysteps.api import (
+    answer_schemas,
+    arguments,
+    bodies,
+    call,
+    errors,
+    render,
+    schemas,
+    versions,
+)
+from deploysteps.api.answers import done, is_ident, send
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked, fits
 
@@ -77,6 +87,20 @@ class Gate:
 class Lookup(call.Resource):
     """``/v1/lookup``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Tell an agent which node it runs on",
+            rule="baremetal:driver:ipa_lookup",
+            since=versions.ENDPOINTS["lookup"],
+            query={
+                "addresses": {"type": "array", "items": arguments.TEXT},
+                "node_uuid": arguments.UUID,
+            },
+            answers={200: answer_schemas.LOOKUP},
+            errors=(409,),
+        )
+    }
+
     def __init__(self, services: call.Services, gate: Gate) -> None:
         """Share the gate of all that agents ask."""
         super().__init__(services)
@@ -109,6 +133,18 @@ class Lookup(call.Resource):
 class Heartbeat(call.Resource):
     """``/v1/heartbeat/<id>``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="Take an agent's sign of life",
+            rule="baremetal:node:ipa_heartbeat",
+            since=versions.ENDPOINTS["heartbeat"],
+            body=schemas.HEARTBEAT,
+            members=versions.HEARTBEAT_FIELDS,
+            answers={202: EMPTY},
+            errors=(409,),
+        )
+    }
+
     def __init__(self, services: call.Services, gate: Gate) -> None:
         """Share the gate of all that agents ask."""
         super().__init__(services)
@@ -121,8 +157,10 @@ class Heartbeat(call.Resource):
         with self._gate():
             Query(req).finish()
             body = _heartbeat(bodies.read(req, self.conf), version)
-            item = self.node(req, ident)
-            self.client.heartbeat(call.of(req).context, item.uuid, **body)
+            if not is_ident(ident):
+                raise exceptions.NodeNotFound(node=ident[:255])
+            # Not read here: the conductor does, once, and its token says who may do this.
+            self.client.heartbeat(call.of(req).context, ident, **body)
         done(resp, 202)
 
 

@@ -23,9 +23,14 @@ _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
 
 def send(resp: falcon.Response, document: Any, status: int = 200) -> None:
     """Answer with JSON; ASCII only, so that no text can fail to be sent."""
+    send_text(resp, json.dumps(document), status)
+
+
+def send_text(resp: falcon.Response, text: str, status: int = 200) -> None:
+    """Answer with what is JSON already, ASCII only."""
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
-    resp.data = json.dumps(document).encode()
+    resp.data = text.encode()
 
 
 def done(resp: falcon.Response, status: int, location: str | None = None) -> None:
@@ -59,7 +64,12 @@ def runbook_of(database: Database, ident: str) -> Runbook:
     if is_ident(ident):
         with suppress(exceptions.NotFound):
             return runbooks.get(database, ident)
-    raise exceptions.Invalid(f"Runbook {ident[:255]} could not be found.")
+    raise no_runbook(ident)
+
+
+def no_runbook(ident: str) -> exceptions.Invalid:
+    """Return the error of a request's body that names a runbook which is not there."""
+    return exceptions.Invalid(f"Runbook {ident[:255]} could not be found.")
 
 
 def fields_of(

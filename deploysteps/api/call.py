@@ -12,7 +12,9 @@ import falcon
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from deploysteps import releases
+from deploysteps import exceptions, releases
+from deploysteps.access.caller import Caller
+from deploysteps.access.rules import OPEN
 from deploysteps.api import answers, versions
 from deploysteps.api.operations import Operation
 from deploysteps.conductor.rpc import Client
@@ -34,11 +36,20 @@ class Call:
     started: float = dataclasses.field(default_factory=time.monotonic)
     version: int | None = None
     """Minor version, None until it is known."""
+    caller: Caller | None = None
+    """Who asks, None until it is known; nobody may do anything until then."""
+    base: str | None = None
+    """The address under which the client knows the service, None until it was checked."""
 
     @property
     def request_id(self) -> str:
         """``req-`` and a uuid, told in answers and in the log."""
         return str(self.context.request_id)
+
+    @property
+    def user(self) -> str:
+        """Who asks, for the log; ``-`` when nobody said."""
+        return str(self.context.user_name or self.context.user_id or "-")
 
 
 def of(req: falcon.Request) -> Call:
@@ -47,6 +58,17 @@ def of(req: falcon.Request) -> Call:
     if "call" not in held:
         held["call"] = Call()
     return cast("Call", held["call"])
+
+
+def caller(req: falcon.Request) -> Caller:
+    """Return who makes a request.
+
+    :raises NotAuthenticated: it was not found out.
+    """
+    found = of(req).caller
+    if found is None:
+        raise exceptions.NotAuthenticated()
+    return found
 
 
 def version(req: falcon.Request) -> int:
@@ -69,7 +91,7 @@ class Services:
 
     def base(self, req: falcon.Request) -> str:
         """Return the address under which the client knows the service, without ``/v1``."""
-        return str(self.conf.api.public_endpoint or req.prefix).rstrip("/")
+        return of(req).base or ""
 
 
 class Resource:
@@ -77,6 +99,9 @@ class Resource:
 
     operations: ClassVar[Mapping[str, Operation]] = {}
     """Method -> what it is; every method that a class answers stands here."""
+    by_item: ClassVar[frozenset[str]] = frozenset()
+    """Methods whose rule depends on whose the thing is, so that the class asks itself. What is
+    below ``/nodes/<id>`` depends on the node, and :meth:`node` asks."""
 
     def __init__(self, services: Services) -> None:
         """Keep what all resources share."""
@@ -85,9 +110,43 @@ class Resource:
         self.database = services.database
         self.client = services.client
 
+    def rule(self, req: falcon.Request) -> str | None:
+        """Return the rule of what a request asks for."""
+        return self.operations[req.method].rule
+
     def node(self, req: falcon.Request, ident: str) -> Node:
         """Return the node of a request's path, if the caller may do with it what he asks.
 
-        :raises NodeNotFound: there is none; names are no nodes before 1.5.
+        :raises NodeNotFound: there is none for him; names are no nodes before 1.5.
+        :raises Forbidden: he sees it, and may not do this.
         """
-        return answers.node_of(self.database, ident, version(req))
+        rule = self.rule(req)
+        if rule is None or rule in OPEN:  # whoever has it is let through, or was asked already
+            return answers.node_of(self.database, ident, version(req))
+        item = self.seen(req, ident)
+        caller(req).require(rule, item.owner, item.lessee)
+        return item
+
+    def permit(self, req: falcon.Request, item: Node, missing: exceptions.NotFound) -> None:
+        """Ask for what belongs to a node what is asked for the node itself.
+
+        :raises NotFound: ``missing``, the caller does not see the node.
+        :raises Forbidden: he sees it, and may not do this.
+        """
+        if not caller(req).sees(item.owner, item.lessee):
+            caller(req).asked = True
+            raise missing
+        rule = self.rule(req)
+        if rule is not None:
+            caller(req).require(rule, item.owner, item.lessee)
+
+    def seen(self, req: falcon.Request, ident: str) -> Node:
+        """Return the node of a request's path, if the caller sees it.
+
+        :raises NodeNotFound: there is none for him.
+        """
+        item = answers.node_of(self.database, ident, version(req))
+        if not caller(req).sees(item.owner, item.lessee):
+            caller(req).asked = True
+            raise exceptions.NodeNotFound(node=ident[:255])
+        return item

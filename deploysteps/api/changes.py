@@ -9,9 +9,6 @@ from deploysteps import exceptions
 from deploysteps.api import bodies, patch, schemas, versions
 from deploysteps.api.validation import checked, default
 
-_NONE_HERE = {"chassis_uuid": "Chassis", "portgroup_uuid": "Portgroup"}
-"""Members that point to what this server has none of, so that none can be found."""
-
 
 def of(
     item: object,
@@ -41,7 +38,6 @@ def of(
         raise exceptions.Invalid(f"The result is nested deeper than {max_depth} levels.")
     required = {name: getattr(item, name) for name in schema["required"]}
     fit = checked(schema, {**required, **values}, what)
-    refuse_none_here(fit)
     return {name: fit[name] for name in members}
 
 
@@ -54,16 +50,6 @@ def made_from(item: object, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: getattr(item, name) for name, new in values.items() if isinstance(new, dict | list)
     }
-
-
-def refuse_none_here(values: Mapping[str, Any]) -> None:
-    """Refuse values that point to what cannot exist on this server.
-
-    :raises Invalid: naming it.
-    """
-    for name, kind in _NONE_HERE.items():
-        if values.get(name) is not None:
-            raise exceptions.Invalid(f"{kind} {values[name]} could not be found.")
 
 
 def _writable(schema: schemas.Schema) -> list[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import falcon
 
 from deploysteps import exceptions
-from deploysteps.api import call, offers, paging, render, versions
+from deploysteps.api import answer_schemas, arguments, call, offers, paging, render, versions
 from deploysteps.api.answers import detail_of, fields_of, listed_fields, send
+from deploysteps.api.operations import Operation
 from deploysteps.api.query import Query
 from deploysteps.db import conductors
 from deploysteps.db.models import Conductor
@@ -20,6 +21,19 @@ _SORTABLE = ("hostname", "conductor_group", "created_at", "updated_at")
 
 class Drivers(call.Resource):
     """``/v1/drivers``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the hardware types",
+            rule="baremetal:driver:get",
+            query={
+                **arguments.fields(versions.DRIVER_FIELDS, versions.DRIVER_LIST_FIELDS),
+                "type": arguments.since(versions.DRIVER_DETAIL, arguments.choice(_KINDS)),
+                **arguments.detail(versions.DRIVER_DETAIL),
+            },
+            answers={200: answer_schemas.DRIVERS},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the hardware types."""
@@ -46,6 +60,15 @@ class Drivers(call.Resource):
 class OneDriver(call.Resource):
     """``/v1/drivers/<name>``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show a hardware type",
+            rule="baremetal:driver:get",
+            query=arguments.fields(versions.DRIVER_FIELDS, versions.DRIVER_LIST_FIELDS),
+            answers={200: answer_schemas.DRIVER},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show a hardware type."""
         query, version, base = Query(req), call.version(req), self.services.base(req)
@@ -61,10 +84,39 @@ class OneDriver(call.Resource):
 class DriverProperties(call.Resource):
     """``/v1/drivers/<name>/properties``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show what a hardware type reads of driver_info",
+            rule="baremetal:driver:get_properties",
+            answers={200: answer_schemas.DRIVER_PROPERTIES},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show what a hardware type reads from ``driver_info``."""
         Query(req).finish()
         send(resp, self.client.get_driver_properties(call.of(req).context, name[:255]))
+
+
+class LogicalDiskProperties(call.Resource):
+    """``/v1/drivers/<name>/raid/logical_disk_properties``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show what a RAID configuration may say of a logical disk",
+            rule="baremetal:driver:get_raid_logical_disk_properties",
+            since=versions.RAID,
+            answers={200: answer_schemas.LOGICAL_DISK},
+            errors=(500,),
+        )
+    }
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Show what a RAID configuration may say of a logical disk."""
+        versions.check("raid", {"raid": versions.RAID}, call.version(req))
+        Query(req).finish()
+        context = call.of(req).context
+        send(resp, self.client.get_raid_logical_disk_properties(context, name[:255]))
 
 
 class _Conductors(call.Resource):
@@ -89,6 +141,16 @@ class _Conductors(call.Resource):
 class Conductors(_Conductors):
     """``/v1/conductors``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the conductors",
+            rule="baremetal:conductor:get",
+            since=versions.ENDPOINTS["conductors"],
+            query={**arguments.listed(versions.CONDUCTOR_FIELDS), **arguments.page(_SORTABLE)},
+            answers={200: answer_schemas.CONDUCTORS},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the conductors."""
         query, version = Query(req), call.version(req)
@@ -110,6 +172,16 @@ class Conductors(_Conductors):
 
 class OneConductor(_Conductors):
     """``/v1/conductors/<hostname>``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show a conductor",
+            rule="baremetal:conductor:get",
+            since=versions.ENDPOINTS["conductors"],
+            query=arguments.fields(versions.CONDUCTOR_FIELDS),
+            answers={200: answer_schemas.CONDUCTOR},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show a conductor."""

@@ -37,6 +37,15 @@ class Busy(exceptions.DeployStepsException):
     code = 503
 
 
+class Unauthorized(exceptions.NotAuthenticated):
+    """The request does not say well who sends it."""
+
+    def __init__(self, message: str, *, challenge: str) -> None:
+        """Take the text, and what ``WWW-Authenticate`` asks for."""
+        super().__init__(message)
+        self.challenge = challenge
+
+
 def install(app: falcon.App[falcon.Request, falcon.Response]) -> None:
     """Make an app answer every error in the envelope."""
     app.add_error_handler(Exception, _unexpected)
@@ -63,6 +72,12 @@ def internal(request_id: str) -> dict[str, Any]:
 def envelope(inner: dict[str, Any]) -> bytes:
     """Return the body that tells an error."""
     return json.dumps({"error_message": json.dumps(inner)}).encode()
+
+
+def refuse(resp: falcon.Response, request_id: str) -> None:
+    """Take back an answer, for what went wrong inside."""
+    resp.text, resp.media, resp.stream = None, None, None
+    _answer(resp, 500, internal(request_id))
 
 
 def _answer(resp: falcon.Response, status: int, inner: dict[str, Any]) -> None:
@@ -92,6 +107,8 @@ def _ours(
 ) -> None:
     if exc.code >= 500 and exc.code != 503:
         LOG.error("%s", traced(f"{call.of(req).request_id}: {type(exc).__name__}", exc))
+    if isinstance(exc, Unauthorized):
+        resp.set_header("WWW-Authenticate", exc.challenge)
     _fault(resp, exc.code, secrets.masked_urls(exc.message))
 
 

@@ -95,8 +95,9 @@ class RequestLog:
         """End."""
         this = call.of(req)
         LOG.info(
-            "%s %s %s %d %.3f s",
+            "%s %s %s %s %d %.3f s",
             this.request_id,
+            this.user,
             req.method,
             secrets.masked_urls(req.relative_uri)[:2000],
             resp.status_code,

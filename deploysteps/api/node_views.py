@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import falcon
 
 from deploysteps import exceptions, secrets
-from deploysteps.api import bodies, call, paging, render, schemas, step_lists, versions
-from deploysteps.api.answers import done, runbook_of, send
+from deploysteps.api import (
+    answer_schemas,
+    arguments,
+    bodies,
+    call,
+    paging,
+    permits,
+    render,
+    schemas,
+    step_lists,
+    versions,
+)
+from deploysteps.api.answers import done, send
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import nodes, runs
@@ -20,26 +35,81 @@ _VALIDATED = tuple(kind for kind in INTERFACE_TYPES if kind != "vendor")
 class NodeStates(call.Resource):
     """``/v1/nodes/<id>/states``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show the states of a node",
+            rule="baremetal:node:get_states",
+            answers={200: answer_schemas.NODE_STATES},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Show a node's states."""
         Query(req).finish()
         version = call.version(req)
-        send(resp, render.node_states(self.node(req, ident), version=version))
+        item = self.node(req, ident)
+        hidden = permits.kept_back(call.caller(req), item, versions.STATES_FIELDS)
+        send(resp, {**render.node_states(item, version=version), **hidden})
 
 
 class NodeValidate(call.Resource):
     """``/v1/nodes/<id>/validate``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Tell of each interface whether it has what it needs",
+            rule="baremetal:node:validate",
+            answers={200: answer_schemas.VALIDATION},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Tell of each interface whether it has what it needs."""
         Query(req).finish()
-        item = self.node(req, ident)
-        found = self.client.validate_driver_interfaces(call.of(req).context, item.uuid)
-        send(resp, {name: dict(found[name]) for name in _VALIDATED if name in found})
+        _validate(self, req, resp, self.node(req, ident))
+
+
+class Validate(call.Resource):
+    """``/v1/nodes/validate``: the same, with the node in the query."""
+
+    by_item: ClassVar[frozenset[str]] = frozenset({"GET"})
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Tell of each interface of a node whether it has what it needs",
+            rule="baremetal:node:validate",
+            query={"node": arguments.TEXT, "node_uuid": arguments.UUID},
+            answers={200: answer_schemas.VALIDATION},
+        )
+    }
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell of each interface whether it has what it needs."""
+        query = Query(req)
+        named, uuid = query.text("node"), query.text("node_uuid")
+        query.finish()
+        if not (uuid or named):
+            raise exceptions.Invalid("The argument 'node' names the node: a UUID, or a name.")
+        _validate(self, req, resp, self.node(req, uuid or named or ""))
+
+
+def _validate(
+    resource: call.Resource, req: falcon.Request, resp: falcon.Response, item: Node
+) -> None:
+    found = resource.client.validate_driver_interfaces(call.of(req).context, item.uuid)
+    send(resp, {name: dict(found[name]) for name in _VALIDATED if name in found})
 
 
 class NodeSteps(call.Resource):
     """``/v1/nodes/<id>/steps``: ours, at every version."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the steps that a node offers a flow",
+            rule="baremetal:node:steps:list",
+            query={"flow": arguments.choice(FLOWS), "plan": arguments.FLAG},
+            answers={200: {"anyOf": [answer_schemas.STEPS, answer_schemas.PLAN]}},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """List the steps that a node offers a flow; with ``plan``, those that would run."""
@@ -61,6 +131,15 @@ class NodeSteps(call.Resource):
 
 class NodePlan(call.Resource):
     """``/v1/nodes/<id>/plan``: ours, at every version."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="Tell what a run that asks for steps would do",
+            rule="baremetal:node:plan:get",
+            body=schemas.PLAN,
+            answers={200: answer_schemas.PLAN},
+        )
+    }
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Tell what a run that asks for these steps would do; nothing is run."""
@@ -88,7 +167,7 @@ class NodePlan(call.Resource):
             item.uuid,
             flow.name,
             steps=None if steps is None else step_lists.asked(flow, steps),
-            runbook=None if runbook is None else runbook_of(self.database, runbook).uuid,
+            runbook=runbook and permits.runbook_to_use(req, self.database, runbook).uuid,
             disable_ramdisk=given.get("disable_ramdisk"),
         )
         send(resp, secrets.masked(found))
@@ -103,6 +182,16 @@ def _taken_by(flow: StepFlow) -> str:
 
 class NodeLock(call.Resource):
     """``/v1/nodes/<id>/lock``: ours, at every version."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "DELETE": Operation(
+            summary="Break the lock on a node",
+            rule="baremetal:node:lock:delete",
+            body=schemas.LOCK,
+            answers={204: EMPTY},
+            errors=(409,),
+        )
+    }
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Break the lock that someone holds on a node, and recover the node."""
@@ -132,6 +221,16 @@ class _History(call.Resource):
 class NodeHistory(_History):
     """``/v1/nodes/<id>/history``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List what happened to a node",
+            rule="baremetal:node:history:get",
+            since=versions.HISTORY,
+            query={**arguments.page(), "detail": arguments.FLAG},
+            answers={200: answer_schemas.HISTORY},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """List what happened to a node, newest first."""
         query = Query(req)
@@ -140,7 +239,8 @@ class NodeHistory(_History):
         query.finish()
         item, base = self.node(req, ident), self.services.base(req)
         found = nodes.history_of(self.database, item.id, page.limit + 1, page.marker)
-        fields = versions.HISTORY_FIELDS if detail else versions.HISTORY_ITEM
+        table, version = versions.HISTORY_FIELDS, call.version(req)
+        fields = versions.shown(table if detail else versions.HISTORY_ITEM, table, version)
         document = paging.document(
             "history",
             found,
@@ -155,16 +255,36 @@ class NodeHistory(_History):
 class OneHistory(_History):
     """``/v1/nodes/<id>/history/<uuid>``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show one thing that happened to a node",
+            rule="baremetal:node:history:get",
+            since=versions.HISTORY,
+            answers={200: answer_schemas.HISTORY_ENTRY},
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str, entry: str) -> None:
         """Show one entry."""
         Query(req).finish()
         item, base = self.node(req, ident), self.services.base(req)
         found = nodes.history_entry(self.database, item.id, entry)
-        send(resp, render.history(found, item, base=base, fields=versions.HISTORY_FIELDS))
+        table = versions.HISTORY_FIELDS
+        fields = versions.shown(table, table, call.version(req))
+        send(resp, render.history(found, item, base=base, fields=fields))
 
 
 class NodeRuns(call.Resource):
     """``/v1/nodes/<id>/runs``: ours, at every version."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the runs of a node",
+            rule="baremetal:node:runs:list",
+            query={**arguments.page(), "plan": arguments.FLAG},
+            answers={200: answer_schemas.RUNS},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """List the runs of a node, newest first, with their attempts; and who holds its lock."""

@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import falcon
 
 from deploysteps import exceptions, states
 from deploysteps.api import (
+    answer_schemas,
+    arguments,
     bodies,
+    bulk,
     call,
     changes,
     offers,
     paging,
+    patch,
+    permits,
     render,
     schemas,
     versions,
 )
-from deploysteps.api.answers import done, fields_of, listed_fields, send
+from deploysteps.api.answers import done, fields_of, listed_fields, send, send_text
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import nodes, traits
+from deploysteps.db import allocations, chassis, nodes, traits
 from deploysteps.db.models import Node
 
 _FLAGS = frozenset({"associated", "maintenance", "retired", "sharded"})
 _SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__table__.columns}
+
+_FILTERS = {
+    name: arguments.since(first, arguments.FLAG if name in _FLAGS else arguments.TEXT)
+    for name, first in versions.NODE_FILTERS.items()
+}
+_LIST = Operation(
+    summary="List nodes",
+    rule="baremetal:node:list",
+    query={
+        **arguments.listed(versions.NODE_FIELDS),
+        **_FILTERS,
+        "provision_state": arguments.since(
+            versions.NODE_FILTERS["provision_state"], arguments.choice(states.STATES)
+        ),
+        **arguments.page(_SORTABLE),
+    },
+    answers={200: answer_schemas.NODES},
+)
 
 
 class _Nodes(call.Resource):
@@ -37,19 +63,33 @@ class _Nodes(call.Resource):
         """Return how a request sees these nodes; the queries do not grow with them."""
         base, version = self.services.base(req), call.version(req)
         seen = versions.shown(fields, versions.NODE_FIELDS, version)
-        charge = offers.in_charge(self.services) if "conductor" in seen else {}
-        ids = [item.id for item in found] if "traits" in seen else []
-        held = traits.of_nodes(self.database, ids) if ids else {}
+        beside = self.beside(seen, [item.id for item in found])
+        caller = call.caller(req)
         return lambda item: render.node(
             item,
             base=base,
             version=version,
             fields=seen,
+            unmasked=permits.unmasked(caller, item, seen),
             elsewhere={
-                "conductor": charge.get((item.driver, item.conductor_group)),
-                "traits": held.get(item.id, []),
+                **{name: value(item) for name, value in beside.items()},
+                **permits.kept_back(caller, item, seen),
             },
         )
+
+    def beside(self, seen: Collection[str], ids: Sequence[int]) -> bulk.Beside:
+        """Return what of these fields is no column of nodes; the queries do not grow with them."""
+        found: dict[str, Callable[[Any], Any]] = {}
+        if "conductor" in seen:
+            charge = offers.in_charge(self.services)
+            found["conductor"] = lambda item: charge.get((item.driver, item.conductor_group))
+        if "traits" in seen:
+            held = traits.of_nodes(self.database, ids)
+            found["traits"] = lambda item: held.get(item.id, [])
+        if "allocation_uuid" in seen:
+            taken = allocations.of_nodes(self.database, ids)
+            found["allocation_uuid"] = lambda item: taken.get(item.id)
+        return found
 
     def whole(self, req: falcon.Request, item: Node) -> dict[str, Any]:
         """Return a node with all fields that a request sees."""
@@ -59,8 +99,10 @@ class _Nodes(call.Resource):
 class _NodeList(_Nodes):
     detail: ClassVar[bool]
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List nodes."""
+    def listed(
+        self, req: falcon.Request, resp: falcon.Response, in_chassis: str | None = None
+    ) -> None:
+        """Answer with a page of nodes, of one chassis if it is named."""
         query, version = Query(req), call.version(req)
         fields = listed_fields(
             query, versions.NODE_FIELDS, versions.NODE_ITEM, version, detail=self.detail
@@ -70,9 +112,23 @@ class _NodeList(_Nodes):
         if page.sort_key in versions.NODE_FIELDS:
             versions.check(page.sort_key, versions.NODE_FIELDS, version)
         query.finish()
-        found = nodes.listing(self.database, filters=filters, **page.fetched())
-        show, base = self.shown(req, fields, found), self.services.base(req)
-        send(resp, paging.document("nodes", found, page, show=show, req=req, base=base))
+        if in_chassis is not None:
+            filters["chassis_uuid"] = chassis.get(self.database, in_chassis[:255]).uuid
+        project = call.caller(req).only("node")
+        if project is not None:
+            filters["visible_to"] = project
+            if page.marker is not None:
+                permits.marker(req, page.marker, functools.partial(nodes.get, self.database))
+        seen = versions.shown(fields, versions.NODE_FIELDS, version)
+        base = self.services.base(req)
+        writer = bulk.NodeWriter(seen, base=base, version=version, caller=call.caller(req))
+        rows = nodes.rows(self.database, writer.columns, filters=filters, **page.fetched())
+        shown = rows[: page.limit]
+        beside = self.beside(seen, [writer.item(row).id for row in shown])
+        onward = None
+        if len(rows) > len(shown):
+            onward = paging.onward(page, writer.item(shown[-1]).uuid, req=req, base=base)
+        send_text(resp, writer.document(shown, beside, onward))
 
     def _filters(self, query: Query, version: int) -> dict[str, Any]:
         given = [name for name in versions.NODE_FILTERS if name in query]
@@ -93,13 +149,50 @@ class _NodeList(_Nodes):
 class NodesDetail(_NodeList):
     """``/v1/nodes/detail``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": dataclasses.replace(_LIST, summary="List nodes with all their fields")
+    }
+
     detail = True
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List nodes."""
+        self.listed(req, resp)
+
+
+class ChassisNodes(_NodeList):
+    """``/v1/chassis/<uuid>/nodes``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": dataclasses.replace(_LIST, summary="List the nodes of a chassis")
+    }
+    detail = False
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """List the nodes of a chassis."""
+        self.listed(req, resp, ident)
 
 
 class Nodes(_NodeList):
     """``/v1/nodes``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": _LIST,
+        "POST": Operation(
+            summary="Create a node",
+            rule="baremetal:node:create",
+            body=schemas.NODE,
+            members=versions.NODE_FIELDS,
+            answers={201: answer_schemas.NODE},
+            errors=(409,),
+        ),
+    }
+
     detail = False
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List nodes."""
+        self.listed(req, resp)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a node: ``available`` before 1.11, ``enroll`` from then on."""
@@ -107,7 +200,7 @@ class Nodes(_NodeList):
         version = call.version(req)
         values = checked(schemas.NODE, bodies.read(req, self.conf), "node")
         versions.check_all(values, versions.NODE_FIELDS, version)
-        changes.refuse_none_here(values)
+        permits.node_to_create(req, self.database, values)
         enrolled = version >= versions.ENROLL
         values["provision_state"] = states.ENROLL if enrolled else states.AVAILABLE
         item = self.client.create_node(call.of(req).context, values)
@@ -117,6 +210,29 @@ class Nodes(_NodeList):
 
 class OneNode(_Nodes):
     """``/v1/nodes/<id>``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show a node",
+            rule="baremetal:node:get",
+            query=arguments.fields(versions.NODE_FIELDS),
+            answers={200: answer_schemas.NODE},
+        ),
+        "PATCH": Operation(
+            summary="Change a node",
+            rule="baremetal:node:update",
+            query={"reset_interfaces": arguments.since(versions.RESET_INTERFACES, arguments.FLAG)},
+            body=schemas.PATCH,
+            answers={200: answer_schemas.NODE},
+            errors=(409,),
+        ),
+        "DELETE": Operation(
+            summary="Delete a node",
+            rule="baremetal:node:delete",
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Show a node."""
@@ -134,10 +250,12 @@ class OneNode(_Nodes):
             first = {"reset_interfaces": versions.RESET_INTERFACES}
             versions.check("reset_interfaces", first, version)
         query.finish()
-        item = self.node(req, ident)
+        item = self.seen(req, ident)
+        body = bodies.read(req, self.conf)
+        permits.node_to_change(req, item, patch.parse(body))
         values = changes.of(
             item,
-            bodies.read(req, self.conf),
+            body,
             what="node",
             schema=schemas.NODE,
             table=versions.NODE_FIELDS,

@@ -71,6 +71,11 @@ def document(
     shown = found[: page.limit]
     answer: dict[str, Any] = {key: [show(item) for item in shown]}
     if len(found) > len(shown):
-        again = {**req.params, "limit": str(page.limit), "marker": getattr(shown[-1], name)}
-        answer["next"] = f"{base}{req.path}?{urlencode(again, doseq=True)}"
+        answer["next"] = onward(page, getattr(shown[-1], name), req=req, base=base)
     return answer
+
+
+def onward(page: Page, marker: str, *, req: falcon.Request, base: str) -> str:
+    """Return the address of the page after the one that ends with ``marker``."""
+    again = {**req.params, "limit": str(page.limit), "marker": marker}
+    return f"{base}{req.path}?{urlencode(again, doseq=True)}"

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import falcon
 
-from deploysteps import exceptions
-from deploysteps.api import bodies, call, changes, paging, render, schemas, versions
-from deploysteps.api.answers import done, fields_of, listed_fields, send
+from deploysteps import exceptions, group_exceptions
+from deploysteps.api import (
+    answer_schemas,
+    arguments,
+    bodies,
+    call,
+    changes,
+    paging,
+    permits,
+    render,
+    schemas,
+    versions,
+)
+from deploysteps.api.answers import done, fields_of, is_ident, listed_fields, send
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import ports
-from deploysteps.db.models import Port
+from deploysteps.db import nodes, portgroups, ports
+from deploysteps.db.models import Node, Port
 from deploysteps.db.pages import is_uuid
 
 _SORTABLE = frozenset(versions.PORT_FIELDS) & {column.key for column in Port.__table__.columns}
 
+_ADDRESS = {"address": schemas.ADDRESS}
+PAGE = {**arguments.listed(versions.PORT_FIELDS), **arguments.page(_SORTABLE)}
+"""What a page of ports is asked for by."""
+_LIST = Operation(
+    summary="List ports",
+    rule="baremetal:port:list",
+    query={
+        "node": arguments.TEXT,
+        "node_uuid": arguments.UUID,
+        "portgroup": arguments.since(versions.PORTGROUP_PARTS, arguments.TEXT),
+        **_ADDRESS,
+        **PAGE,
+    },
+    answers={200: answer_schemas.PORTS},
+)
 
-class _Ports(call.Resource):
+
+class PortLists(call.Resource):
     """What the resources of ports share."""
 
     def listed(
@@ -30,8 +60,12 @@ class _Ports(call.Resource):
         detail: bool,
         node: str | None,
         address: str | None,
+        portgroup: str | None = None,
     ) -> None:
-        """Answer with a page of ports."""
+        """Answer with a page of ports.
+
+        :param portgroup: uuid or name of the portgroup that they are in.
+        """
         version, base = call.version(req), self.services.base(req)
         fields = listed_fields(
             query, versions.PORT_FIELDS, versions.PORT_ITEM, version, detail=detail
@@ -41,12 +75,40 @@ class _Ports(call.Resource):
             versions.check(page.sort_key, versions.PORT_FIELDS, version)
         query.finish()
         node_id = self.node(req, node).id if node is not None else None
-        found = ports.listing(self.database, node_id=node_id, address=address, **page.fetched())
+        within = self._portgroup(req, portgroup) if portgroup is not None else None
+        project = None if node_id is not None else call.caller(req).only("port")
+        if project is not None and page.marker is not None:
+            permits.marker(req, page.marker, self._node_of_port)
+        found = ports.listing(
+            self.database,
+            node_id=node_id,
+            address=address,
+            portgroup=within,
+            visible_to=project,
+            **page.fetched(),
+        )
 
         def show(item: Port) -> dict[str, Any]:
             return render.port(item, base=base, version=version, fields=fields)
 
         send(resp, paging.document("ports", found, page, show=show, req=req, base=base))
+
+    def _node_of_port(self, uuid: str) -> Node:
+        return nodes.get(self.database, ports.get(self.database, uuid).node_id)
+
+    def _portgroup(self, req: falcon.Request, ident: str) -> str:
+        """Return the uuid of a portgroup that the caller sees.
+
+        :raises PortgroupNotFound: there is none for him.
+        """
+        missing = group_exceptions.PortgroupNotFound(portgroup=ident[:255])
+        if not is_ident(ident):
+            raise missing
+        found = portgroups.get(self.database, ident)
+        node = nodes.get(self.database, found.node_id)
+        if not call.caller(req).sees(node.owner, node.lessee):
+            raise missing
+        return found.uuid
 
     def answer(
         self, req: falcon.Request, resp: falcon.Response, item: Port, status: int = 200
@@ -57,7 +119,7 @@ class _Ports(call.Resource):
         send(resp, shown, status)
 
 
-class _PortList(_Ports):
+class _PortList(PortLists):
     detail: ClassVar[bool]
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -66,14 +128,23 @@ class _PortList(_Ports):
         node = query.text("node_uuid")
         named = query.text("node")
         address = query.text("address")
+        portgroup = query.text("portgroup")
         if address is not None:
             checked(schemas.PORT_QUERY, {"address": address}, "the query")
         node = named if node is None else node
-        self.listed(req, resp, query, detail=self.detail, node=node, address=address)
+        if portgroup is not None:
+            versions.check("portgroup", {"portgroup": versions.PORTGROUP_PARTS}, call.version(req))
+        self.listed(
+            req, resp, query, detail=self.detail, node=node, address=address, portgroup=portgroup
+        )
 
 
 class PortsDetail(_PortList):
     """``/v1/ports/detail``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": dataclasses.replace(_LIST, summary="List ports with all their fields")
+    }
 
     detail = True
 
@@ -81,6 +152,19 @@ class PortsDetail(_PortList):
 class Ports(_PortList):
     """``/v1/ports``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": _LIST,
+        "POST": Operation(
+            summary="Create a port",
+            rule="baremetal:port:create",
+            body=schemas.PORT,
+            members=versions.PORT_FIELDS,
+            answers={201: answer_schemas.PORT},
+            errors=(409,),
+        ),
+    }
+
+    by_item = frozenset({"POST"})
     detail = False
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -89,10 +173,10 @@ class Ports(_PortList):
         version = call.version(req)
         values = checked(schemas.PORT, bodies.read(req, self.conf), "port")
         versions.check_all(values, versions.PORT_FIELDS, version)
-        changes.refuse_none_here(values)
         values["address"] = values["address"].lower()
         node = values.pop("node_uuid")
         try:
+            self.node(req, node)
             item = self.client.create_port(call.of(req).context, node, values)
         except exceptions.NodeNotFound as exc:
             # A mistake in the body, not a wrong path.
@@ -101,8 +185,17 @@ class Ports(_PortList):
         self.answer(req, resp, item, 201)
 
 
-class NodePorts(_Ports):
+class NodePorts(PortLists):
     """``/v1/nodes/<id>/ports``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the ports of a node",
+            rule="baremetal:port:list",
+            query={**_ADDRESS, **PAGE},
+            answers={200: answer_schemas.PORTS},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """List the ports of a node."""
@@ -111,15 +204,39 @@ class NodePorts(_Ports):
         self.listed(req, resp, query, detail=False, node=ident, address=address)
 
 
-class OnePort(_Ports):
+class OnePort(PortLists):
     """``/v1/ports/<uuid>``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show a port",
+            rule="baremetal:port:get",
+            query=arguments.fields(versions.PORT_FIELDS),
+            answers={200: answer_schemas.PORT},
+        ),
+        "PATCH": Operation(
+            summary="Change a port",
+            rule="baremetal:port:update",
+            body=schemas.PATCH,
+            answers={200: answer_schemas.PORT},
+            errors=(409,),
+        ),
+        "DELETE": Operation(
+            summary="Delete a port",
+            rule="baremetal:port:delete",
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+    }
+
+    by_item = frozenset(operations)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Show a port."""
         query, version = Query(req), call.version(req)
         fields = fields_of(query, versions.PORT_FIELDS, version) or list(versions.PORT_FIELDS)
         query.finish()
-        item = self._port(ident)
+        item = self._port(req, ident)
         base = self.services.base(req)
         send(resp, render.port(item, base=base, version=version, fields=fields))
 
@@ -127,7 +244,7 @@ class OnePort(_Ports):
         """Change a port by a JSON Patch."""
         Query(req).finish()
         version = call.version(req)
-        item = self._port(ident)
+        item = self._port(req, ident)
         values = changes.of(
             item,
             bodies.read(req, self.conf),
@@ -147,10 +264,15 @@ class OnePort(_Ports):
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Remove a port."""
         Query(req).finish()
-        self.client.destroy_port(call.of(req).context, self._port(ident).uuid)
+        self.client.destroy_port(call.of(req).context, self._port(req, ident).uuid)
         done(resp, 204)
 
-    def _port(self, ident: str) -> Port:
+    def _port(self, req: falcon.Request, ident: str) -> Port:
+        """Return the port of a path, if the caller may do with it what he asks: as its node's."""
         if not is_uuid(ident):
             raise exceptions.PortNotFound(port=ident[:255])
-        return ports.get(self.database, ident.lower())
+        item = ports.get(self.database, ident.lower())
+        self.permit(
+            req, nodes.get(self.database, item.node_id), exceptions.PortNotFound(port=ident)
+        )
+        return item

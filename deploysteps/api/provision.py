@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps import exceptions, states
-from deploysteps.api import bodies, call, schemas, step_lists, versions
-from deploysteps.api.answers import done, runbook_of
+from deploysteps.api import bodies, call, permits, schemas, step_lists, versions
+from deploysteps.api.answers import done
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.conductor.rpc import Context
@@ -80,6 +81,19 @@ class Wish:
 class Provision(_Setting):
     """``/v1/nodes/<id>/states/provision``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "PUT": Operation(
+            summary="Ask for another provision state",
+            rule="baremetal:node:set_provision_state",
+            body=schemas.PROVISION,
+            members={
+                name: min(table.values()) for name, table in versions.PROVISION_MEMBERS.items()
+            },
+            answers={202: EMPTY},
+            errors=(409,),
+        )
+    }
+
     def on_put(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Ask for another provision state."""
         Query(req).finish()
@@ -90,6 +104,9 @@ class Provision(_Setting):
         event = _event(item, target, version)
         members = {name: value for name, value in body.items() if value not in (None, [], "")}
         _check_members(target, members, version)
+        permits.steps_of_request(req, item, members)
+        if "runbook" in members:
+            members["runbook"] = permits.runbook_to_use(req, self.database, members["runbook"]).uuid
         context = call.of(req).context
         begin = self._verbs.get(event)
         if begin is None:
@@ -115,7 +132,7 @@ class Provision(_Setting):
             node,
             clean_steps=wish.steps(CLEAN),
             disable_ramdisk=wish.members.get("disable_ramdisk"),
-            runbook=self._runbook(wish),
+            runbook=wish.members.get("runbook"),
         )
 
     def _service(self, context: Context, node: str, wish: Wish) -> None:
@@ -127,16 +144,21 @@ class Provision(_Setting):
             node,
             service_steps=wish.steps(SERVICE),
             disable_ramdisk=wish.members.get("disable_ramdisk"),
-            runbook=self._runbook(wish),
+            runbook=wish.members.get("runbook"),
             resume=resume,
         )
 
+    def _rescue(self, context: Context, node: str, wish: Wish) -> None:
+        password = wish.members.get("rescue_password")
+        if password is None or not password.strip():
+            raise exceptions.Invalid(
+                "A non-empty 'rescue_password' is required when setting target provision state "
+                f"to '{wish.target}'."
+            )
+        self.client.do_node_rescue(context, node, password)
+
     def _tear_down(self, context: Context, node: str, wish: Wish) -> None:
         self.client.do_node_tear_down(context, node)
-
-    def _runbook(self, wish: Wish) -> str | None:
-        named = wish.members.get("runbook")
-        return None if named is None else runbook_of(self.database, named).uuid
 
     _verbs: ClassVar[dict[str, Callable[[Provision, Context, str, Wish], None]]] = {
         states.DEPLOY: _deploy,
@@ -144,12 +166,24 @@ class Provision(_Setting):
         states.CLEAN: _clean,
         states.SERVICE: _service,
         states.DELETE: _tear_down,
+        states.TO_RESCUE: _rescue,
     }
     """Event -> what begins it; any other is a plain action."""
 
 
 class Power(_Setting):
     """``/v1/nodes/<id>/states/power``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "PUT": Operation(
+            summary="Ask for another power state",
+            rule="baremetal:node:set_power_state",
+            body=schemas.POWER,
+            members={"timeout": versions.POWER_TIMEOUT},
+            answers={202: EMPTY},
+            errors=(409,),
+        )
+    }
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Ask for another power state."""
@@ -174,6 +208,20 @@ class Power(_Setting):
 
 class Maintenance(call.Resource):
     """``/v1/nodes/<id>/maintenance``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "PUT": Operation(
+            summary="Set a node to maintenance",
+            rule="baremetal:node:set_maintenance",
+            body=schemas.MAINTENANCE,
+            answers={202: EMPTY},
+        ),
+        "DELETE": Operation(
+            summary="Take a node out of maintenance",
+            rule="baremetal:node:clear_maintenance",
+            answers={202: EMPTY},
+        ),
+    }
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Set a node to maintenance."""
@@ -202,7 +250,7 @@ class Maintenance(call.Resource):
 def _event(item: Node, target: str, version: int) -> str:
     """Return the event of the state table that a target stands for.
 
-    :raises Invalid: there is no such target, or it is not built.
+    :raises Invalid: there is no such target.
     :raises NotAcceptable: it is newer than the request.
     """
     if target not in versions.TARGETS:
@@ -210,11 +258,6 @@ def _event(item: Node, target: str, version: int) -> str:
             action=target[:80], node=item.uuid, state=item.provision_state
         )
     versions.check(target, versions.TARGETS, version)
-    if target not in states.VERBS:
-        known = ", ".join(versions.shown(states.VERBS, versions.TARGETS, version))
-        raise exceptions.Invalid(
-            f"Provision target '{target}' is not supported by this server yet; it has {known}."
-        )
     if target == states.ABORT and item.provision_state in versions.ABORT_FROM:
         first = versions.ABORT_FROM[item.provision_state]
         versions.check(states.ABORT, {states.ABORT: first}, version)

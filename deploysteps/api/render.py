@@ -13,6 +13,8 @@ from typing import Any
 from deploysteps import secrets, states
 from deploysteps.api import versions
 from deploysteps.db import runs as db_runs
+from deploysteps.db.group_models import Allocation, Chassis, Portgroup
+from deploysteps.db.machine_models import BIOSSetting, FirmwareComponent
 from deploysteps.db.models import (
     Conductor,
     DeployTemplate,
@@ -28,7 +30,7 @@ from deploysteps.steps import FLOWS
 
 Document = dict[str, Any]
 
-_OBJECTS = frozenset(
+OBJECTS = frozenset(
     {
         "driver_info",
         "driver_internal_info",
@@ -43,7 +45,7 @@ _OBJECTS = frozenset(
     }
 )
 """Shown as ``{}`` when empty, never as null."""
-_COLLECTIONS = frozenset({"ports", "states", "portgroups", "volume"})
+COLLECTIONS = frozenset({"ports", "states", "portgroups", "volume"})
 """Fields of a node that are links to what belongs to it."""
 
 
@@ -63,14 +65,21 @@ def node(
     version: int,
     fields: Iterable[str],
     elsewhere: Mapping[str, Any] | None = None,
+    unmasked: Collection[str] = (),
 ) -> Document:
     """Return a node as a request of ``version`` sees it.
 
     :param elsewhere: fields that do not stand in its row: ``conductor``, the
-        name of the one in charge of it, and ``traits``.
+        name of the one in charge of it, and ``traits``; or that the caller may not see.
+    :param unmasked: fields whose secrets he sees.
     """
     shown = versions.shown(fields, versions.NODE_FIELDS, version)
-    return {name: _node_field(item, name, base, version, elsewhere or {}) for name in shown}
+    return {
+        name: _node_field(item, name, base, version, elsewhere or {})
+        if name not in unmasked
+        else getattr(item, name) or {}
+        for name in shown
+    }
 
 
 def _node_field(
@@ -80,7 +89,7 @@ def _node_field(
         return elsewhere[name]
     if name == "links":
         return links(base, "nodes", item.uuid)
-    if name in _COLLECTIONS:
+    if name in COLLECTIONS:
         return links(base, "nodes", item.uuid, name)
     if name in _NODE_FIELDS:
         return _NODE_FIELDS[name](item)
@@ -94,8 +103,7 @@ def _current(field: str) -> Callable[[Node], Any]:
     return lambda item: secrets.masked(getattr(item, field)) or None
 
 
-# Fields that are not shown as a column holds them. Allocations and health have no value yet;
-# their types are the field's.
+# Fields that are not shown as a column holds them. Health has no value yet.
 _NODE_FIELDS: dict[str, Callable[[Node], Any]] = {
     **{flow.step_field: _current(flow.step_field) for flow in FLOWS.values()},
     "conductor": lambda item: None,
@@ -109,7 +117,7 @@ def _value(item: object, name: str) -> Any:
     value = getattr(item, name)
     if isinstance(value, datetime.datetime):
         return timestamp(value)
-    return secrets.masked(value or {}) if name in _OBJECTS else value
+    return secrets.masked(value or {}) if name in OBJECTS else value
 
 
 def node_states(item: Node, *, version: int) -> Document:
@@ -127,6 +135,41 @@ def port(item: Port, *, base: str, version: int, fields: Iterable[str]) -> Docum
     }
 
 
+def group(
+    item: Chassis | Portgroup,
+    *,
+    base: str,
+    version: int,
+    place: str,
+    part: str,
+    table: Mapping[str, int],
+    fields: Iterable[str],
+) -> Document:
+    """Return a chassis or a portgroup.
+
+    :param place: the collection that it is in; ``part``: what it has, below it.
+    """
+    known = {
+        "links": links(base, place, item.uuid),
+        part: links(base, place, item.uuid, part),
+    }
+    return {
+        name: known[name] if name in known else _value(item, name)
+        for name in versions.shown(fields, table, version)
+    }
+
+
+def allocation(
+    item: Allocation, node_uuid: str | None, *, base: str, version: int, fields: Iterable[str]
+) -> Document:
+    """Return an allocation as a request of ``version`` sees it."""
+    known = {"links": links(base, "allocations", item.uuid), "node_uuid": node_uuid}
+    return {
+        name: known[name] if name in known else _value(item, name)
+        for name in versions.shown(fields, versions.ALLOCATION_FIELDS, version)
+    }
+
+
 def step_list(
     item: DeployTemplate | Runbook,
     *,
@@ -136,17 +179,19 @@ def step_list(
     table: Mapping[str, int],
     fields: Iterable[str],
     hidden: Mapping[str, Collection[str]],
+    traits: Sequence[str],
 ) -> Document:
     """Return a deploy template or a runbook.
 
     :param place: the collection that it is in.
     :param table: field -> the version it came with.
     :param hidden: ``interface.step`` -> its arguments that are secret.
+    :param traits: of nodes that a runbook is for, beside the one of its name.
     """
     known: dict[str, Callable[[], Any]] = {
         "links": lambda: links(base, place, item.uuid),
         "steps": lambda: [_kept_step(step, hidden) for step in item.steps],
-        "traits": list,  # the name is the one that counts
+        "traits": lambda: list(traits),
     }
     return {
         name: known[name]() if name in known else _value(item, name)
@@ -214,6 +259,10 @@ def history(entry: NodeHistory, node: Node, *, base: str, fields: Iterable[str])
         "event_type": entry.event_type,
         "conductor": entry.conductor,
         "user": entry.user,
+        "project": entry.project,
+        "state": entry.state,
+        "target_provision_state": entry.target_provision_state,
+        "duration_seconds": entry.duration_seconds,
         "links": links(base, f"nodes/{node.uuid}/history", entry.uuid),
     }
     return {field: known[field] for field in fields}
@@ -299,3 +348,42 @@ def _attempt(item: StepAttempt) -> Document:
         "reboot": bool(item.reboot),
         "evidence": secrets.masked(item.evidence),
     }
+
+
+def bios_setting(
+    item: BIOSSetting, node_ident: str, *, base: str, fields: Collection[str]
+) -> Document:
+    """Return what a request sees of a setting; its times and links always."""
+    seen = {"created_at", "updated_at", *fields}
+    document: Document = {
+        name: _plain(getattr(item, name))
+        for name in versions.BIOS_FIELDS
+        if name in seen and name != "links"
+    }
+    if secrets.names_secret(item.name) and document.get("value"):
+        document["value"] = secrets.MASK
+    return {**document, "links": links(base, "nodes", node_ident, "bios", item.name)}
+
+
+def firmware(item: FirmwareComponent, *, fields: Collection[str]) -> Document:
+    """Return what a request sees of a component; its times always."""
+    seen = {"created_at", "updated_at", *fields}
+    return {name: _plain(getattr(item, name)) for name in versions.FIRMWARE_FIELDS if name in seen}
+
+
+def indicator(
+    item: Node, component: str, name: str, known: Mapping[str, Any], *, base: str
+) -> Document:
+    """Return what is told of an indicator light; ``known`` is what its driver says."""
+    one = f"{name}@{component}"
+    return {
+        "name": one,
+        "component": component,
+        "readonly": bool(known.get("readonly", True)),
+        "states": list(known.get("states", [])),
+        "links": links(base, "nodes", item.uuid, "management", "indicators", one),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return timestamp(value) if isinstance(value, datetime.datetime) else value

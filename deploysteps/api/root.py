@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import falcon
 
-from deploysteps.api import call, render, versions
+from deploysteps.api import answer_schemas, call, render, versions
 from deploysteps.api.answers import send
+from deploysteps.api.operations import Operation
 
 _MEDIA_TYPE = "application/vnd.openstack.ironic.v1+json"
 
@@ -25,6 +27,12 @@ def _version(base: str, newest: int) -> dict[str, Any]:
 class Root(call.Resource):
     """``/``."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show the versions of the API", rule=None, answers={200: answer_schemas.ROOT}
+        )
+    }
+
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell which versions there are."""
         version = _version(self.services.base(req), self.services.newest)
@@ -41,6 +49,14 @@ class Root(call.Resource):
 
 class V1(call.Resource):
     """``/v1``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Show the collections of version 1",
+            rule=None,
+            answers={200: answer_schemas.V1},
+        )
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell the version and the collections that the request sees."""

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import falcon
 
 from deploysteps import exceptions
-from deploysteps.api import bodies, call, changes, paging, render, schemas, step_lists, versions
+from deploysteps.api import (
+    answer_schemas,
+    arguments,
+    bodies,
+    call,
+    changes,
+    paging,
+    patch,
+    permits,
+    render,
+    schemas,
+    step_lists,
+    versions,
+)
 from deploysteps.api.answers import done, fields_of, is_ident, listed_fields, send
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.conductor.rpc import Client
-from deploysteps.db import runbooks, templates, traits
+from deploysteps.db import runbook_traits, runbooks, templates, traits
 from deploysteps.db.models import DeployTemplate, Runbook
 
 Item = DeployTemplate | Runbook
@@ -31,9 +45,15 @@ class Kind:
     schema: schemas.Schema
     table: Mapping[str, int]
     """Field -> the version it came with."""
+    one: schemas.Schema
+    """What one is answered as."""
+    listed: schemas.Schema
+    """What a list of them is answered as."""
     sortable: frozenset[str]
     once: bool
     """A step may stand in it once only."""
+    owned: bool
+    """It belongs to a project, or to nobody."""
     get: Callable[..., Item]
     listing: Callable[..., list[Any]]
     create: Callable[[Client], Callable[..., Item]]
@@ -50,8 +70,11 @@ DEPLOY_TEMPLATES = Kind(
     what="deploy template",
     schema=schemas.DEPLOY_TEMPLATE,
     table=versions.DEPLOY_TEMPLATE_FIELDS,
+    one=answer_schemas.DEPLOY_TEMPLATE,
+    listed=answer_schemas.DEPLOY_TEMPLATES,
     sortable=_sortable(DeployTemplate, versions.DEPLOY_TEMPLATE_FIELDS),
     once=True,
+    owned=False,
     get=templates.get,
     listing=templates.listing,
     create=lambda client: client.create_deploy_template,
@@ -63,8 +86,11 @@ RUNBOOKS = Kind(
     what="runbook",
     schema=schemas.RUNBOOK,
     table=versions.RUNBOOK_FIELDS,
+    one=answer_schemas.RUNBOOK,
+    listed=answer_schemas.RUNBOOKS,
     sortable=_sortable(Runbook, versions.RUNBOOK_FIELDS),
     once=False,
+    owned=True,
     get=runbooks.get,
     listing=runbooks.listing,
     create=lambda client: client.create_runbook,
@@ -76,10 +102,7 @@ RUNBOOKS = Kind(
 class _Saved(call.Resource):
     """What the resources of both kinds share."""
 
-    def __init__(self, services: call.Services, kind: Kind) -> None:
-        """Serve one kind."""
-        super().__init__(services)
-        self.kind = kind
+    kind: ClassVar[Kind]
 
     def version(self, req: falcon.Request) -> int:
         """Return the version of a request that may know of this kind at all.
@@ -90,12 +113,15 @@ class _Saved(call.Resource):
         versions.require(self.kind.place, version)
         return version
 
-    def shown(self, req: falcon.Request, fields: list[str]) -> Callable[[Item], dict[str, Any]]:
-        """Return how a request sees one."""
+    def shown(
+        self, req: falcon.Request, fields: list[str], found: Sequence[Item]
+    ) -> Callable[[Item], dict[str, Any]]:
+        """Return how a request sees these; the queries do not grow with them."""
         base, version, kind = self.services.base(req), call.version(req), self.kind
         hidden: dict[str, list[str]] = {}
         if "steps" in fields:
             hidden = self.client.get_secret_arguments(call.of(req).context)
+        held = self.traits_of(found) if "traits" in fields else {}
         return lambda item: render.step_list(
             item,
             base=base,
@@ -104,11 +130,26 @@ class _Saved(call.Resource):
             table=kind.table,
             fields=fields,
             hidden=hidden,
+            traits=held.get(item.id, []),
         )
 
     def whole(self, req: falcon.Request, item: Item) -> dict[str, Any]:
         """Return one with all fields that a request sees."""
-        return self.shown(req, list(self.kind.table))(item)
+        return self.shown(req, list(self.kind.table), [item])(item)
+
+    def traits_of(self, found: Sequence[Item]) -> dict[int, list[str]]:
+        """Return row id -> the traits of nodes that these are for, where they have such."""
+        return {}
+
+    def narrowed(self, req: falcon.Request) -> dict[str, Any]:
+        """Return what narrows a list to what the caller sees."""
+        return {}
+
+    def refuse_new(self, req: falcon.Request, values: dict[str, Any]) -> None:
+        """Refuse, or complete, a new one by what the caller may have."""
+
+    def refuse_change(self, req: falcon.Request, item: Item, body: Any = None) -> None:
+        """Refuse what the caller may not do with one; for a patch, also its ``body``."""
 
     def fit(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return values as a conductor takes them.
@@ -124,8 +165,8 @@ class _Saved(call.Resource):
         return values
 
 
-class SavedList(_Saved):
-    """``/v1/deploy_templates``, ``/v1/runbooks``."""
+class _SavedList(_Saved):
+    """A collection."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List them."""
@@ -135,8 +176,8 @@ class SavedList(_Saved):
         if page.sort_key in kind.table:
             versions.check(page.sort_key, kind.table, version)
         query.finish()
-        found = kind.listing(self.database, **page.fetched())
-        show, base = self.shown(req, fields), self.services.base(req)
+        found = kind.listing(self.database, filters=self.narrowed(req), **page.fetched())
+        show, base = self.shown(req, fields, found), self.services.base(req)
         send(resp, paging.document(kind.place, found, page, show=show, req=req, base=base))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -145,29 +186,33 @@ class SavedList(_Saved):
         Query(req).finish()
         values = checked(kind.schema, bodies.read(req, self.conf), kind.what)
         versions.check_all(values, kind.table, version)
+        self.refuse_new(req, values)
         item = kind.create(self.client)(call.of(req).context, self.fit(values))
         resp.location = f"{self.services.base(req)}/v1/{kind.place}/{item.uuid}"
         send(resp, self.whole(req, item), 201)
 
 
-class OneSaved(_Saved):
-    """``/v1/deploy_templates/<id>``, ``/v1/runbooks/<id>``."""
+class _OneSaved(_Saved):
+    """One of a collection."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Show one."""
         version, query = self.version(req), Query(req)
         fields = fields_of(query, self.kind.table, version)
         query.finish()
-        send(resp, self.shown(req, fields or list(self.kind.table))(self._item(ident)))
+        item = self._item(req, ident)
+        send(resp, self.shown(req, fields or list(self.kind.table), [item])(item))
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change one by a JSON Patch."""
         version, kind = self.version(req), self.kind
         Query(req).finish()
-        item = self._item(ident)
+        item = self._item(req, ident)
+        body = bodies.read(req, self.conf)
+        self.refuse_change(req, item, body)
         values = changes.of(
             item,
-            bodies.read(req, self.conf),
+            body,
             what=kind.what,
             schema=kind.schema,
             table=kind.table,
@@ -184,12 +229,125 @@ class OneSaved(_Saved):
         """Forget one."""
         self.version(req)
         Query(req).finish()
-        self.kind.destroy(self.client)(call.of(req).context, self._item(ident).uuid)
+        self.kind.destroy(self.client)(call.of(req).context, self._item(req, ident).uuid)
         done(resp, 204)
 
-    def _item(self, ident: str) -> Item:
+    def _item(self, req: falcon.Request, ident: str) -> Item:
         if not is_ident(ident):
             raise exceptions.NotFound(
                 f"{self.kind.what.capitalize()} {ident[:255]} could not be found."
             )
-        return self.kind.get(self.database, ident)
+        item = self.kind.get(self.database, ident)
+        self.refuse_change(req, item)
+        return item
+
+
+def _of_list(kind: Kind) -> dict[str, Operation]:
+    since, rule = versions.ENDPOINTS[kind.place], f"baremetal:{kind.what.replace(' ', '_')}"
+    return {
+        "GET": Operation(
+            summary=f"List {kind.what}s",
+            rule=f"{rule}:list" if kind.owned else f"{rule}:get",
+            since=since,
+            query={**arguments.listed(kind.table), **arguments.page(kind.sortable)},
+            answers={200: kind.listed},
+        ),
+        "POST": Operation(
+            summary=f"Create a {kind.what}",
+            rule=f"{rule}:create",
+            since=since,
+            body=kind.schema,
+            members=kind.table,
+            answers={201: kind.one},
+            errors=(409,),
+        ),
+    }
+
+
+def _of_one(kind: Kind) -> dict[str, Operation]:
+    since, rule = versions.ENDPOINTS[kind.place], f"baremetal:{kind.what.replace(' ', '_')}"
+    return {
+        "GET": Operation(
+            summary=f"Show a {kind.what}",
+            rule=f"{rule}:get",
+            since=since,
+            query=arguments.fields(kind.table),
+            answers={200: kind.one},
+        ),
+        "PATCH": Operation(
+            summary=f"Change a {kind.what}",
+            rule=f"{rule}:update",
+            since=since,
+            body=schemas.PATCH,
+            answers={200: kind.one},
+            errors=(409,),
+        ),
+        "DELETE": Operation(
+            summary=f"Delete a {kind.what}",
+            rule=f"{rule}:delete",
+            since=since,
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+    }
+
+
+class DeployTemplates(_SavedList):
+    """``/v1/deploy_templates``."""
+
+    kind = DEPLOY_TEMPLATES
+    operations: ClassVar[Mapping[str, Operation]] = _of_list(DEPLOY_TEMPLATES)
+
+
+class OneDeployTemplate(_OneSaved):
+    """``/v1/deploy_templates/<id>``."""
+
+    kind = DEPLOY_TEMPLATES
+    operations: ClassVar[Mapping[str, Operation]] = _of_one(DEPLOY_TEMPLATES)
+
+
+class _OfRunbooks(_Saved):
+    """What is about runbooks."""
+
+    def traits_of(self, found: Sequence[Item]) -> dict[int, list[str]]:
+        """See :class:`_Saved`."""
+        return runbook_traits.of_runbooks(self.database, [item.id for item in found])
+
+
+class Runbooks(_OfRunbooks, _SavedList):
+    """``/v1/runbooks``."""
+
+    kind = RUNBOOKS
+    operations: ClassVar[Mapping[str, Operation]] = _of_list(RUNBOOKS)
+
+    def narrowed(self, req: falcon.Request) -> dict[str, Any]:
+        """See :class:`_Saved`: those of the caller's project and public ones."""
+        project = call.caller(req).only("runbook")
+        return {} if project is None else {"visible_to": project}
+
+    def refuse_new(self, req: falcon.Request, values: dict[str, Any]) -> None:
+        """See :class:`_Saved`."""
+        permits.runbook_to_create(req, values)
+
+
+class OneRunbook(_OfRunbooks, _OneSaved):
+    """``/v1/runbooks/<id>``."""
+
+    kind = RUNBOOKS
+    operations: ClassVar[Mapping[str, Operation]] = _of_one(RUNBOOKS)
+    by_item = frozenset(operations)
+
+    def refuse_change(self, req: falcon.Request, item: Item, body: Any = None) -> None:
+        """See :class:`_Saved`.
+
+        :raises RunbookNotFound: it is not there for the caller.
+        """
+        caller = call.caller(req)
+        caller.asked = True
+        if not isinstance(item, Runbook) or not permits.sees_runbook(caller, item):
+            raise exceptions.RunbookNotFound(runbook=item.uuid)
+        if req.method == "DELETE":
+            caller.require("baremetal:runbook:delete", item.owner, kind="runbook")
+        if body is not None:
+            members = [operation.member for operation in patch.parse(body)]
+            permits.runbook_to_change(req, item, members)

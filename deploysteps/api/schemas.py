@@ -8,9 +8,11 @@ changes what is not ``readOnly``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from deploysteps import steps
+from deploysteps.api import versions
 from deploysteps.db.traits import MAX_TRAITS
 
 Schema = dict[str, Any]
@@ -59,7 +61,7 @@ NODE_NAME: Schema = {
     "type": ["string", "null"],
     "maxLength": 255,
     "pattern": r"^[A-Za-z0-9._~-]+" + _END,
-    "not": {"anyOf": [{"type": "string", "pattern": _UUID}, {"const": "detail"}]},
+    "not": {"anyOf": [{"type": "string", "pattern": _UUID}, {"enum": ["detail", "validate"]}]},
     "description": "usable as a host name (letters, digits and . _ ~ -) and not a UUID",
     "default": None,
 }
@@ -134,6 +136,23 @@ PORT: Schema = _object(
 
 PORT_QUERY: Schema = _object([], address=ADDRESS)
 """What a list of ports is narrowed by."""
+
+PATCH: Schema = {
+    "$schema": _DIALECT,
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "op": {"enum": ["add", "replace", "remove"]},
+            "path": {"type": "string", "pattern": "^/.", "description": "/member, or below it"},
+            "value": {},
+        },
+        "required": ["op", "path"],
+        "if": {"properties": {"op": {"enum": ["add", "replace"]}}},
+        "then": {"required": ["value"]},
+    },
+}
+"""A JSON Patch, as :func:`deploysteps.api.patch.parse` takes it (a test compares them)."""
 
 MAX_STEPS = 1000
 """The most steps of one list."""
@@ -219,6 +238,74 @@ RUNBOOK = _object(
 )
 """``POST /v1/runbooks``; the values of a PATCH follow the same definitions."""
 
+LATER_STEPS: Schema = {"type": ["array", "null"]}
+"""Steps in a larger body: :data:`STEPS` is checked once the rest of the request is known to fit."""
+
+
+def _named(table: Mapping[str, int]) -> Schema:
+    """Return what names one of these; another name is refused in the words of the state table."""
+    first = {name: f"1.{minor}" for name, minor in table.items()}
+    return {"type": "string", "examples": list(table), "x-values": first}
+
+
+CHASSIS = _object([], uuid=_fixed(UUID), description=_text(), extra=JSON)
+"""``POST /v1/chassis``; the values of a PATCH follow the same definitions."""
+
+PORTGROUP = _object(
+    ["node_uuid"],
+    uuid=_fixed(UUID),
+    name=NODE_NAME,
+    node_uuid=_fixed({"type": "string", "pattern": _UUID, "description": "the UUID of a node"}),
+    address={**ADDRESS, "type": ["string", "null"], "default": None},
+    extra=JSON,
+    standalone_ports_supported=_flag(True),
+    mode=_text(),
+    properties=JSON,
+    physical_network=_text(64),
+    category=_text(80),
+)
+"""``POST /v1/portgroups``; the values of a PATCH follow the same definitions."""
+
+_TOLD: Schema = {"type": ["string", "null"], "maxLength": 255}
+EVENTS = _object(
+    ["events"],
+    events={
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 1000,
+        "items": {
+            "type": "object",
+            "properties": {
+                "event": {
+                    "enum": ["network.bind_port", "network.unbind_port", "network.delete_port"]
+                },
+                "port_id": {"type": "string", "pattern": _UUID, "description": "a UUID"},
+                "mac_address": ADDRESS,
+                "status": {"type": "string", "maxLength": 255},
+                "device_id": UUID,
+                "binding:host_id": _TOLD,
+                "binding:vnic_type": _TOLD,
+            },
+            "required": ["event", "port_id", "mac_address", "status"],
+            "additionalProperties": False,
+        },
+    },
+)
+"""``POST /v1/events``: what a network service tells."""
+
+ALLOCATION = _object(
+    [],
+    uuid=_fixed(UUID),
+    name=NODE_NAME,
+    candidate_nodes=_fixed({"type": ["array", "null"], "items": {"type": "string"}}),
+    extra=JSON,
+    node=_fixed(_text()),
+    owner=_fixed(_text()),
+    resource_class=_fixed(_text(80)),
+    traits=_fixed({"type": ["array", "null"], "maxItems": MAX_TRAITS, "items": TRAIT}),
+)
+"""``POST /v1/allocations``; the values of a PATCH follow the same definitions."""
+
 CONFIGDRIVE: Schema = {
     "anyOf": [
         {"type": ["string", "null"]},
@@ -238,9 +325,9 @@ CONFIGDRIVE: Schema = {
 
 PROVISION: Schema = _object(
     ["target"],
-    target={"type": "string"},
+    target=_named(versions.TARGETS),
     configdrive=CONFIGDRIVE,
-    **{member: {"type": ["array", "null"]} for member in STEPS},
+    **dict.fromkeys(STEPS, LATER_STEPS),
     rescue_password={"type": ["string", "null"]},
     disable_ramdisk=_flag(None),
     runbook=_text(),
@@ -253,7 +340,7 @@ PLAN: Schema = _object(
     flow={"type": ["string", "null"], "enum": [*steps.FLOWS, None], "default": steps.DEPLOY.name},
     runbook=_text(),
     disable_ramdisk=_flag(None),
-    **{member: {"type": ["array", "null"]} for member in STEPS},
+    **dict.fromkeys(STEPS, LATER_STEPS),
 )
 """``POST /v1/nodes/<id>/plan``."""
 
@@ -262,11 +349,62 @@ LOCK = _object([], reason=_text(4096), since=_text(64))
 
 POWER: Schema = _object(
     ["target"],
-    target={"type": "string"},
+    target=_named(versions.POWER_TARGETS),
     timeout={"type": ["integer", "null"], "minimum": 1, "maximum": MAX_INT},
 )
 
 MAINTENANCE: Schema = _object([], reason=_text(4096))
+
+# --- of a machine itself ----------------------------------------------------------------
+
+BOOT_DEVICE: Schema = _object(
+    ["boot_device"],
+    boot_device={"type": "string", "minLength": 1, "maxLength": 255, "pattern": _PLAIN},
+    persistent=_flag(),
+)
+"""``PUT /v1/nodes/<id>/management/boot_device``."""
+
+NOTHING: Schema = _object([])
+"""A request whose body has no members, or that has none."""
+
+INDICATOR: Schema = _object(
+    ["state"], state={"type": "string", "enum": ["on", "off", "blinking", "unknown"]}
+)
+"""``PUT /v1/nodes/<id>/management/indicators/<indicator>@<component>``."""
+
+BOOT_MODE: Schema = _object(["target"], target={"type": "string", "enum": ["uefi", "bios"]})
+SECURE_BOOT: Schema = _object(["target"], target={"type": "boolean"})
+CONSOLE: Schema = _object(["enabled"], enabled={"type": "boolean"})
+
+RAID: Schema = {"$schema": _DIALECT, "type": "object", "properties": {}}
+"""``PUT /v1/nodes/<id>/states/raid``: what its members are is the driver's to say."""
+
+_IDENT: Schema = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": r"^[A-Za-z0-9._~-]+" + _END,
+    "description": "a UUID or a name (letters, digits and . _ ~ -)",
+}
+VIF: Schema = {**_object(["id"], id=_IDENT), "additionalProperties": True}
+"""``POST /v1/nodes/<id>/vifs``; what else it has is the network interface's to say."""
+
+VMEDIA_DEVICES = ("disk", "cdrom", "floppy")
+VMEDIA: Schema = _object(
+    ["device_type", "image_url"],
+    device_type={"type": "string", "enum": list(VMEDIA_DEVICES)},
+    image_url={
+        "type": "string",
+        "maxLength": 2048,
+        "pattern": r"^([hH][tT][tT][pP][sS]?|nfs|cifs|smb)://[^\s/]\S*" + _END,
+        "description": "an http, https, nfs, cifs or smb URL",
+    },
+    # Images pass through no server here: the machine's controller fetches them itself.
+    image_download_source={"type": "string", "enum": ["http"]},
+)
+"""``POST /v1/nodes/<id>/vmedia``."""
+
+VENDOR_ARGUMENTS: Schema = {"$schema": _DIALECT, "type": "object", "properties": {}}
+"""What a vendor method is called with: its own matter."""
 
 HEARTBEAT: Schema = _object(
     ["callback_url"],

@@ -10,6 +10,7 @@ from typing import Any
 from oslo_config import cfg
 
 from deploysteps import exceptions
+from deploysteps.api import tls
 from deploysteps.api.bodies import DRAINED
 from deploysteps.api.wire import HttpServer
 
@@ -26,8 +27,12 @@ class Server:
     """An HTTP server in threads of its own: ``start()``, ``stop()``."""
 
     def __init__(self, conf: cfg.ConfigOpts, app: Callable[..., Any]) -> None:
-        """Make it; nothing listens before :meth:`start`."""
+        """Make it; nothing listens before :meth:`start`.
+
+        :raises ConfigurationError: certificate or key cannot be used.
+        """
         self._conf = conf
+        self._close: Callable[[], None] = getattr(app, "close", lambda: None)
         self._wanted = (str(conf.api.host_ip), int(conf.api.port))
         self._grace = float(conf.conductor.graceful_shutdown_timeout)
         self._server = HttpServer(
@@ -35,6 +40,7 @@ class Server:
             app,
             patience=conf.api.request_timeout,
             numthreads=conf.api.threads,
+            tls=tls.context(conf),
             server_name="deploysteps",
             request_queue_size=_QUEUE,
             shutdown_timeout=self._grace,
@@ -48,7 +54,8 @@ class Server:
     def address(self) -> str:
         """The URL that the server listens on; its port is known once started."""
         host, port = self._server.bind_addr if self._thread else self._wanted
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._server.tls is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def start(self) -> None:
         """Listen and serve; returns when connections are accepted.
@@ -79,6 +86,7 @@ class Server:
         thread, self._thread = self._thread, None
         if thread is None:
             return True
+        self._close()
         ending = threading.Thread(target=self._server.stop, name="http-stop", daemon=True)
         ending.start()
         ending.join(self._grace)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import falcon
 
 from deploysteps import exceptions
-from deploysteps.api import bodies, call, schemas, versions
+from deploysteps.api import answer_schemas, bodies, call, schemas, versions
 from deploysteps.api.answers import done, send
+from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import traits
@@ -29,6 +33,30 @@ class _Traits(call.Resource):
 
 class NodeTraits(_Traits):
     """``/v1/nodes/<id>/traits``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="List the traits of a node",
+            rule="baremetal:node:traits:list",
+            since=versions.TRAITS,
+            answers={200: answer_schemas.TRAITS},
+        ),
+        "PUT": Operation(
+            summary="Replace the traits of a node",
+            rule="baremetal:node:traits:set",
+            since=versions.TRAITS,
+            body=schemas.TRAITS,
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+        "DELETE": Operation(
+            summary="Remove all traits of a node",
+            rule="baremetal:node:traits:delete",
+            since=versions.TRAITS,
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+    }
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """List the traits of a node."""
@@ -54,6 +82,23 @@ class NodeTraits(_Traits):
 
 class OneTrait(_Traits):
     """``/v1/nodes/<id>/traits/<trait>``."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "PUT": Operation(
+            summary="Add a trait to a node",
+            rule="baremetal:node:traits:set",
+            since=versions.TRAITS,
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+        "DELETE": Operation(
+            summary="Remove a trait of a node",
+            rule="baremetal:node:traits:delete",
+            since=versions.TRAITS,
+            answers={204: EMPTY},
+            errors=(409,),
+        ),
+    }
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, ident: str, trait: str) -> None:
         """Give a node a trait."""

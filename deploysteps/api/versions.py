@@ -192,30 +192,137 @@ RUNBOOK_FIELDS: dict[str, int] = {
     "steps": 92,
     "traits": 112,
 }
+CHASSIS_FIELDS: dict[str, int] = dict.fromkeys(
+    ("uuid", "created_at", "updated_at", "description", "extra", "nodes", "links"), 1
+)
+CHASSIS_ITEM: tuple[str, ...] = ("uuid", "description", "links")
+
+PORTGROUP_FIELDS: dict[str, int] = {
+    **dict.fromkeys(
+        (
+            "uuid",
+            "created_at",
+            "updated_at",
+            "address",
+            "extra",
+            "internal_info",
+            "name",
+            "standalone_ports_supported",
+            "node_uuid",
+        ),
+        23,
+    ),
+    "mode": 26,
+    "properties": 26,
+    "physical_network": 102,
+    "category": 103,
+    "dynamic_portgroup": 111,
+    "ports": 24,
+    "links": 23,
+}
+PORTGROUP_ITEM: tuple[str, ...] = ("uuid", "address", "name", "links")
+PORTGROUP_PARTS = 24
+"""``nodes/<id>/portgroups`` and ``portgroups/<id>/ports``."""
+CHILDREN = 83
+"""``nodes/<id>/children``."""
+
+ALLOCATION_FIELDS: dict[str, int] = {
+    **dict.fromkeys(
+        (
+            "uuid",
+            "created_at",
+            "updated_at",
+            "candidate_nodes",
+            "extra",
+            "last_error",
+            "name",
+            "resource_class",
+            "state",
+            "traits",
+            "node_uuid",
+        ),
+        52,
+    ),
+    "owner": 60,
+    "links": 52,
+}
+ALLOCATION_MEMBERS: dict[str, int] = {**ALLOCATION_FIELDS, "node": 58}
+"""Members of a body; ``node`` is 400 before its version, as in the field."""
+ALLOCATION_UPDATE = 57
+"""``PATCH`` of allocations."""
 STEP_LIST_ITEM: tuple[str, ...] = ("uuid", "name", "links")
 """Fields of an item of a list of deploy templates or runbooks."""
 
 HISTORY = 78
-HISTORY_FIELDS: dict[str, int] = dict.fromkeys(
-    ("uuid", "created_at", "severity", "event", "event_type", "conductor", "user", "links"),
-    HISTORY,
-)
+HISTORY_FIELDS: dict[str, int] = {
+    **dict.fromkeys(
+        ("uuid", "created_at", "severity", "event", "event_type", "conductor", "user"), HISTORY
+    ),
+    "project": 113,
+    **dict.fromkeys(("state", "target_provision_state", "duration_seconds"), 115),
+    "links": HISTORY,
+}
 HISTORY_ITEM: tuple[str, ...] = ("uuid", "created_at", "severity", "event", "links")
 """Fields of an item of ``GET /v1/nodes/<id>/history``."""
+
+BIOS_REGISTRY = 74
+"""What is known of a setting beside its value; and ``fields=`` and ``detail=`` of settings."""
+BIOS_FIELDS: dict[str, int] = {
+    **dict.fromkeys(("name", "value", "created_at", "updated_at", "links"), 40),
+    **dict.fromkeys(
+        ("attribute_type", "allowable_values", "lower_bound", "upper_bound", "min_length",
+         "max_length", "read_only", "reset_required", "unique"),
+        BIOS_REGISTRY,
+    ),
+}  # fmt: skip
+BIOS_ITEM: tuple[str, ...] = ("name", "value")
+"""Fields of a setting that is listed, beside those that are there whatever is asked for."""
+
+FIRMWARE_FIELDS: dict[str, int] = {
+    **dict.fromkeys(
+        ("component", "initial_version", "current_version", "last_version_flashed",
+         "created_at", "updated_at"),
+        86,
+    ),
+    **dict.fromkeys(("vendor", "model", "serial_number"), 114),
+}  # fmt: skip
 
 # --- endpoints, and arguments of lists ------------------------------------------------
 
 ENDPOINTS: dict[str, int] = {
     "nodes": 1,
     "ports": 1,
+    "chassis": 1,
     "drivers": 1,
     "lookup": 22,
     "heartbeat": 22,
+    "portgroups": 23,
     "conductors": 49,
+    "allocations": 52,
+    "events": 54,
     "deploy_templates": 55,
+    "shards": 82,
     "runbooks": 92,
 }
 """The collections that this server has; the version document lists them."""
+
+NODE_PARTS: dict[str, int] = {
+    "management/inject_nmi": 29,
+    "management/indicators": 63,
+    "states/boot_mode": 76,
+    "states/secure_boot": 76,
+    "vifs": 28,
+    "bios": 40,
+    "firmware": 86,
+    "inventory": 81,
+    "vmedia": 89,
+    "vmedia GET": 93,
+}
+"""Paths below ``nodes/<id>``, of which older requests are told 404; those not named are of 1.1."""
+RAID = 12
+"""RAID configurations, of which older requests are told 406 and not 404."""
+VIF_PORT = 67
+"""``port_uuid`` or ``portgroup_uuid`` of a VIF is told apart; before, it is passed on as it is."""
 
 NODE_FILTERS: dict[str, int] = {
     "associated": 1,
@@ -270,9 +377,14 @@ TARGETS: dict[str, int] = {
     "unhold": 85,
     "service": 87,
 }
-"""Targets of ``states/provision``. Those that are no verb of the state table are not built."""
+"""Targets of ``states/provision``."""
 
-ABORT_FROM: dict[str, int] = {states.DEPLOYING: 110, states.DEPLOYWAIT: 110}
+ABORT_FROM: dict[str, int] = {
+    states.DEPLOYING: 110,
+    states.DEPLOYWAIT: 110,
+    states.INSPECTING: 41,
+    states.INSPECTWAIT: 41,
+}
 """States that ``abort`` came to later than it came itself."""
 
 POWER_TARGETS: dict[str, int] = {
@@ -343,6 +455,15 @@ def require(endpoint: str, version: int) -> None:
     :raises NotFound: it is newer than the request.
     """
     if ENDPOINTS[endpoint] > version:
+        raise exceptions.NotFound()
+
+
+def require_part(part: str, version: int) -> None:
+    """As :func:`require`, of one of :data:`NODE_PARTS`.
+
+    :raises NotFound: it is newer than the request.
+    """
+    if NODE_PARTS[part] > version:
         raise exceptions.NotFound()
 
 

@@ -7,33 +7,36 @@ to arrive in time, and its answer has to be taken in time.
 
 from __future__ import annotations
 
+import functools
 import logging
 import socket
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cheroot import server, wsgi
 from cheroot.makefile import MakeFile
 
 from deploysteps.api import errors
+from deploysteps.api.threads import Threads
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_PIECE = 64 * 2**10
 BRISK = 2.0
 """Seconds; what takes longer is slow, and half of the threads are for what is slow."""
 
 
-class Line(socket.socket):
+class _Timed(socket.socket):
     """A client's socket, whose transfers have to be done in time."""
 
-    def __init__(self, plain: socket.socket, owner: HttpServer) -> None:
-        """Take over a socket."""
-        super().__init__(fileno=plain.detach())
+    def own(self, owner: HttpServer) -> None:
+        """Begin to serve it."""
         self.settimeout(owner.timeout)
         self._owner = owner
         self._way = ""
@@ -54,13 +57,13 @@ class Line(socket.socket):
 
     def recv_into(self, *args: Any) -> int:
         """Receive, in time."""
-        return self._in_time("receive", super().recv_into, *args)
+        return self.in_time("receive", super().recv_into, *args)
 
     def send(self, *args: Any) -> int:
         """Send, in time."""
-        return self._in_time("send", super().send, *args)
+        return self.in_time("send", super().send, *args)
 
-    def _in_time(self, way: str, transfer: Callable[..., T], *args: Any) -> T:
+    def in_time(self, way: str, transfer: Callable[..., T], *args: Any) -> T:
         """Transfer a piece.
 
         :raises TimeoutError: the client took too long, for this piece or in all.
@@ -93,30 +96,162 @@ class Line(socket.socket):
         return True
 
 
+class Line(_Timed):
+    """A client's socket."""
+
+    def __init__(self, plain: socket.socket, owner: HttpServer) -> None:
+        """Take over a socket."""
+        super().__init__(fileno=plain.detach())
+        self.own(owner)
+
+
+class SecureLine(_Timed, ssl.SSLSocket):
+    """A client's socket with TLS.
+
+    Cheroot would shake hands where it accepts connections: a client that is
+    slow then would keep all others out. Here a thread does it that serves.
+    """
+
+    _shaken = False
+
+    def shake(self) -> bool:
+        """Shake hands, once; return whether it is done."""
+        if self._shaken:
+            return True
+        try:
+            self.in_time("receive", self.do_handshake)
+        except (OSError, ValueError) as exc:  # ssl's own errors are kinds of them
+            LOG.info("A client did not shake hands: %s", exc)
+            if getattr(exc, "reason", None) == "HTTP_REQUEST":
+                with suppress(OSError):
+                    socket.socket.send(self, _ONLY_HTTPS)  # past TLS, as the client spoke
+            return False
+        self._shaken = True
+        return True
+
+
+_ONLY_HTTPS = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 43\r\n"
+    b"Connection: close\r\n\r\nThis port speaks https; begin with https://"
+)
+
+
+TAKE_OVER = "deploysteps.take_over"
+"""In the environment of a request: a function that is given who takes the connection over
+when the head of a good answer was sent: see :meth:`_Connection.hand_over`."""
+
+
+class Taken(NamedTuple):
+    """A connection whose answer another goes on with."""
+
+    sock: socket.socket
+    send: Callable[[memoryview], int]
+    chunked: bool
+    """Whether the body is sent in chunks; else it ends with the connection."""
+
+
+Taker = Callable[[Taken | None], None]
+"""Is given None when there is no connection to be had: the answer was a refusal."""
+
+
 class _Request(server.HTTPRequest):
     def send_headers(self) -> None:
         """Answer; close the connection where it is not sure where the next request begins."""
         if self.chunked_read or self.conn.socket.late:
             self.close_connection = True
+        if self.conn.taker is not None and int(self.status[:3]) == 200:
+            self.conn.headed, self.close_connection = True, True
+        if not (self.close_connection or self.chunked_read):
+            self._drain()
         super().send_headers()
+
+    def _drain(self) -> None:
+        """Read away what a refused request still has, piece by piece: cheroot keeps all of it."""
+        while getattr(self.rfile, "remaining", 0) > 0:
+            if not self.rfile.read(min(self.rfile.remaining, _PIECE)):
+                self.close_connection = True
+                return
+
+
+class _Gateway(wsgi.Gateway_10):
+    def get_environ(self) -> Any:
+        """Return the environment of a request, with the way to take its connection over."""
+        environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
+        # The scheme is not the client's to say, as the first line of a request could.
+        scheme = "http" if self.req.server.tls is None else "https"
+        return {**environ, TAKE_OVER: self.req.conn.hand_over, "wsgi.url_scheme": scheme}
+
+    def respond(self) -> None:
+        """Answer; where another goes on with it, the last chunk is not cheroot's to send."""
+        super().respond()
+        if self.req.conn.headed:
+            self.req.conn.chunked, self.req.chunked_write = self.req.chunked_write, False
 
 
 class _Connection(server.HTTPConnection):
     RequestHandlerClass = _Request
+    taker: Taker | None = None
+    chunked = False
+    greeted = False
+    headed = False
+    """Whether the head of the answer that the taker goes on with was begun."""
 
     def __init__(self, owner: HttpServer, sock: socket.socket, makefile: Any = MakeFile) -> None:
-        super().__init__(owner, Line(sock, owner), makefile)
+        super().__init__(owner, _line(sock, owner), makefile)
 
     def communicate(self) -> bool:
         """Answer one request; return whether the connection is kept."""
+        try:
+            return self._served()
+        finally:
+            self.server.requests.done()
+
+    def _served(self) -> bool:
         if not self.server.enter(self):
             return False
         self.socket.begin()
         try:
-            return bool(super().communicate())  # type: ignore[no-untyped-call]
+            if isinstance(self.socket, SecureLine) and not self.socket.shake():
+                return False
+            kept = bool(super().communicate())  # type: ignore[no-untyped-call]
+            return kept and not self.headed
         finally:
             self.socket.end()
             self.server.leave(self)
+            self._give()
+
+    def hand_over(self, taker: Taker) -> None:
+        """Let another go on with the answer, once its head is sent: it holds no thread here."""
+        self.taker = taker
+
+    def _give(self) -> None:
+        taker, self.taker = self.taker, None
+        if taker is None:
+            return
+        if not self.headed:
+            taker(None)
+        elif isinstance(self.socket, ssl.SSLSocket):
+            send = functools.partial(ssl.SSLSocket.send, self.socket)  # past this class's clock
+            taker(Taken(self.socket, send, self.chunked))
+        else:
+            plain = socket.socket(fileno=self.socket.detach())
+            taker(Taken(plain, plain.send, self.chunked))
+
+    def close(self) -> None:
+        """Close, unless it is another's now."""
+        if self.headed:
+            self.rfile.close()
+        else:
+            super().close()
+
+
+def _line(sock: socket.socket, owner: HttpServer) -> _Timed:
+    if owner.tls is None:
+        return Line(sock, owner)
+    secure = owner.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+    assert isinstance(secure, SecureLine)  # noqa: S101  # the context was told so
+    secure.own(owner)
+    return secure
 
 
 class HttpServer(wsgi.Server):
@@ -131,18 +266,33 @@ class HttpServer(wsgi.Server):
         *,
         patience: float,
         numthreads: int,
+        tls: ssl.SSLContext | None = None,
         **more: Any,
     ) -> None:
         """Make it.
 
         :param patience: seconds for a whole request to arrive, and for its answer to be taken.
+        :param tls: serve https with it.
         """
         super().__init__(address, app, numthreads, **more)
+        self.requests = Threads(self, numthreads)
+        self.gateway = _Gateway
         self.patience = patience
+        self.tls = tls
+        if tls is not None:
+            tls.sslsocket_class = SecureLine
         self.slow = threading.BoundedSemaphore(max(1, numthreads // 2))
         self._served: set[_Connection] = set()
         self._cut = False
         self._lock = threading.Lock()
+
+    def process_conn(self, conn: _Connection) -> None:
+        """Give a connection a thread: with TLS, once its client has begun to shake hands."""
+        if self.tls is not None and not conn.greeted:
+            conn.greeted = True
+            self.put_conn(conn)  # comes back when there is something to read
+        else:
+            super().process_conn(conn)
 
     def enter(self, connection: _Connection) -> bool:
         """Note who is served; False when nobody is any more."""

@@ -14,6 +14,7 @@ import click
 from deploysteps import exceptions
 from deploysteps.cli.client import DEFAULT_ENDPOINT, Client
 from deploysteps.cli.errors import MEANINGS, CommandError, ExitCode, code_of_status, in_commands
+from deploysteps.cli.login import Login
 from deploysteps.cli.output import Output, clean
 
 COMMANDS: dict[str, str] = {
@@ -21,13 +22,17 @@ COMMANDS: dict[str, str] = {
     "db": "db",
     "node": "node",
     "port": "port",
+    "allocation": "allocation",
     "template": "saved",
     "runbook": "saved",
     "driver": "driver",
     "conductor": "driver",
+    "events": "events",
+    "webhooks": "webhooks",
     "steps": "steps",
     "status": "status",
     "config": "config",
+    "policy": "policy",
     "demo": "demo",
     "agent": "agent",
 }
@@ -40,6 +45,7 @@ class State:
 
     config_files: tuple[str, ...] = ()
     endpoint: str = DEFAULT_ENDPOINT
+    login: Login = dataclasses.field(default_factory=Login)
     debug: bool = False
     as_json: bool = False
 
@@ -51,7 +57,7 @@ class State:
     @property
     def client(self) -> Client:
         """The service to speak to."""
-        return Client(self.endpoint)
+        return Client(self.endpoint, self.login)
 
 
 pass_state = click.make_pass_decorator(State, ensure=True)
@@ -180,14 +186,42 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
     default=DEFAULT_ENDPOINT,
     show_default=True,
     show_envvar=True,
-    help="The service that node, port, template, runbook, driver and conductor speak to.",
+    help="The service that node, port, template, runbook, driver, conductor and events speak to.",
 )
+@click.option(
+    "--os-auth-type",
+    "auth_type",
+    envvar="OS_AUTH_TYPE",
+    show_envvar=True,
+    help="none (when not given) or http_basic.",
+)
+@click.option("--os-username", "username", envvar="OS_USERNAME", show_envvar=True, help="The user.")
+@click.option(
+    "--os-password",
+    "password",
+    envvar="OS_PASSWORD",
+    show_envvar=True,
+    help="The user's password. Others on this machine can see arguments, but not the environment.",
+)
+@click.option(
+    "--os-cacert",
+    "--cacert",
+    "cacert",
+    envvar="OS_CACERT",
+    show_envvar=True,
+    metavar="FILE",
+    help="Certificates in PEM that are trusted, instead of the system's.",
+)
+@click.option("--insecure", is_flag=True, help="Trust any certificate of the service.")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 @pass_state
-def cli(state: State, config_files: tuple[str, ...], endpoint: str, debug: bool) -> None:
+def cli(
+    state: State, /, config_files: tuple[str, ...], endpoint: str, debug: bool, **login: Any
+) -> None:
     """Run bare-metal nodes through their deploy steps.
 
     `deploysteps demo` shows it all in half a minute; `deploysteps serve` runs
     the service.
     """
     state.config_files, state.endpoint, state.debug = config_files, endpoint, debug
+    state.login = Login(**login)

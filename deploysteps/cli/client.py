@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import urllib.parse
-from collections.abc import Mapping
-from typing import Any
-
-import requests
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from deploysteps import secrets
 from deploysteps.cli.errors import CommandError, ExitCode, code_of_status
+from deploysteps.cli.login import Login
+
+if TYPE_CHECKING:
+    import requests
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:6385"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 60
@@ -25,11 +28,13 @@ class Unreachable(CommandError):
 class Client:
     """One service. Paths begin with ``/v1``; answers are decoded JSON."""
 
-    def __init__(self, endpoint: str = DEFAULT_ENDPOINT) -> None:
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, login: Login | None = None) -> None:
         """Connect to nothing yet.
 
-        :raises CommandError: when the endpoint is no http(s) address.
+        :raises CommandError: when the endpoint is no http(s) address, or the login is not whole.
         """
+        import requests  # here: ``serve`` asks nobody, and starts sooner without it
+
         parts = urllib.parse.urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandError(
@@ -42,6 +47,7 @@ class Client:
         self._session.headers.update(_VERSION_HEADER)
         # A proxy cannot reach this machine's own loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
+        (login or Login()).prepare(self._session)
 
     def get(self, path: str, **params: Any) -> Any:
         """Read; parameters that are None are left out."""
@@ -77,25 +83,63 @@ class Client:
             query = urllib.parse.urlsplit(page["next"]).query
             params = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
 
-    def _request(
-        self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Any = None
-    ) -> Any:
-        try:
+    def lines(self, path: str, silence: float, **params: Any) -> Iterator[str]:
+        """Yield the lines of an answer that goes on, as they come.
+
+        :param silence: seconds without a word after which it is given up.
+        :raises Unreachable: it ended, or nothing came.
+        """
+        answer = self._ask("GET", path, params=params, stream=True, timeout=silence)
+        with answer, self._reached():
+            for line in answer.iter_lines(chunk_size=None):
+                yield line.decode("utf-8", "replace")
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        timeout: float = _ANSWER_SECONDS,
+        **more: Any,
+    ) -> requests.Response:
+        """Return the good answer to a request."""
+        with self._reached():
             answer = self._session.request(
                 method,
                 self.endpoint + path,
                 params={k: v for k, v in (params or {}).items() if v is not None},
-                json=body,
-                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+                verify=self._session.verify,  # else the environment would have its own word
+                timeout=(_CONNECT_SECONDS, timeout),
+                **more,
             )
+        if answer.status_code >= 400:
+            raise CommandError(_told(answer), code_of_status(answer.status_code))
+        return answer
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Say it in words when the service does not answer."""
+        import requests
+
+        try:
+            yield
+        except requests.exceptions.SSLError as exc:
+            raise CommandError(
+                f"the certificate of {secrets.masked_urls(self.endpoint)} is not trusted "
+                f"({_short(exc)}); name its authority with --cacert, or trust any with --insecure"
+            ) from exc
         except requests.RequestException as exc:
             raise Unreachable(
                 f"the service at {secrets.masked_urls(self.endpoint)} does not answer "
                 f"({_short(exc)}); start it with `deploysteps serve`, or set OS_ENDPOINT",
                 ExitCode.UNREACHABLE,
             ) from exc
-        if answer.status_code >= 400:
-            raise CommandError(_told(answer), code_of_status(answer.status_code))
+
+    def _request(
+        self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Any = None
+    ) -> Any:
+        answer = self._ask(method, path, params=params, json=body)
         if not answer.content:
             return None
         try:
@@ -121,6 +165,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _short(exc: requests.RequestException) -> str:
+    import requests
+
     if isinstance(exc, requests.Timeout):
         return "timed out"
     cause: BaseException = exc

@@ -23,7 +23,9 @@ def sample(state: State) -> None:
     """Print a configuration file with every option, its help and its default."""
     options = cfg.ConfigOpts()
     generator.register_cli_opts(options)
-    arguments = ["--namespace", "deploysteps", "--namespace", "oslo.log"]
+    arguments = []
+    for namespace in ("deploysteps", "oslo.log", "oslo.policy"):
+        arguments += ["--namespace", namespace]
     options(
         args=[*arguments, *(["--format", "json"] if state.as_json else [])],
         project="deploysteps",

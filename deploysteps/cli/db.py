@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import sqlalchemy as sa
-from alembic.util import CommandError as AlembicError
 
 from deploysteps import conf, exceptions
 from deploysteps.cli.app import Group, State, pass_state
@@ -103,6 +102,8 @@ def _tell_progress(result: upgrades.Result) -> None:
 @contextmanager
 def configured(state: State, *, make: bool = True) -> Iterator[Database]:
     """Give the configured database; ``make``: also one that is not there yet."""
+    from alembic.util import CommandError as AlembicError  # see deploysteps.db.migration
+
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
     database = database_of(settings)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:  # loaded with the first table: ``serve`` starts sooner without it
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 STYLES: Mapping[str, str] = {
     "success": "green",
@@ -39,6 +41,8 @@ def clean(value: object) -> str:
 
 def styled(value: object) -> Text:
     """Return a cell, coloured when its last word has a colour."""
+    from rich.text import Text
+
     text = clean(value)
     last = text.rsplit(" ", 1)[-1]
     return Text(text, style=STYLES.get(last, ""))
@@ -46,6 +50,9 @@ def styled(value: object) -> Text:
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a rich table; a column called ``note`` takes the width that is left."""
+    from rich import box
+    from rich.table import Table
+
     noted = "note" in columns
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", expand=noted)
     for column in columns:
@@ -64,7 +71,13 @@ class Output:
     def __init__(self, as_json: bool = False) -> None:
         """``as_json``: print nothing but JSON on stdout."""
         self.as_json = as_json
-        self.console = Console(highlight=False)
+
+    @cached_property
+    def console(self) -> Console:
+        """Where tables are drawn."""
+        from rich.console import Console
+
+        return Console(highlight=False)
 
     @property
     def live(self) -> bool:
@@ -74,7 +87,7 @@ class Output:
     def say(self, text: str) -> None:
         """Print lines for people; nothing when JSON was asked for."""
         for line in [] if self.as_json else text.splitlines() or [""]:
-            self.console.print(clean(line), markup=False, soft_wrap=True)
+            click.echo(clean(line))
 
     def data(self, value: Any) -> None:
         """Print JSON."""

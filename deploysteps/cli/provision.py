@@ -28,6 +28,9 @@ _SIMPLE_VERBS: tuple[tuple[str, str, str], ...] = (
         states.DELETED,
         "Undo a deployment and clean the node: it is available again.",
     ),
+    ("inspect", "inspect", "Find out what a manageable node is made of."),
+    ("adopt", "adopt", "Take over a manageable node that has its instance already: it is active."),
+    ("unrescue", "unrescue", "Boot the instance of a rescued node again: it is active."),
     ("abort", "abort", "Stop the node's run; its state tells that it failed."),
     ("unhold", "unhold", "Let a run go on that is held by a step 'hold'."),
 )
@@ -122,6 +125,24 @@ def resume(state: State, node: str, skip: bool, wait: bool, timeout: float) -> N
     ask(state, node, {"target": target, member: True}, wait, timeout)
 
 
+@click.command("rescue", cls=Command)
+@click.argument("node")
+@click.option(
+    "--rescue-password",
+    "password",
+    prompt=True,
+    hide_input=True,
+    confirmation_prompt=True,
+    help="With which to log in to the rescue system; asked for when it is left out.",
+)
+@wait_options
+@pass_state
+def rescue(state: State, node: str, password: str, wait: bool, timeout: float) -> None:
+    """Boot a rescue system on an active node."""
+    body = {"target": states.TO_RESCUE, "rescue_password": password}
+    ask(state, node, body, wait, timeout)
+
+
 COMMANDS: tuple[click.Command, ...] = (
     *(_simple(*verb) for verb in _SIMPLE_VERBS),
     deploy,
@@ -129,6 +150,7 @@ COMMANDS: tuple[click.Command, ...] = (
     clean,
     service,
     resume,
+    rescue,
 )
 """What ``deploysteps node`` has of this."""
 

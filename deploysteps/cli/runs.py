@@ -72,6 +72,43 @@ def runs(state: State, node: str, limit: int) -> None:
     state.output.rows(columns, rows, found, f"node {node} has no run yet")
 
 
+@click.command("run", cls=Command)
+@click.argument("node")
+@click.argument("run", required=False)
+@pass_state
+def run(state: State, node: str, run: str | None) -> None:
+    """Show one run of the node, by its uuid; by default the last one.
+
+    Its attempts follow, in the order in which they began; --json also has the
+    plan and what is kept to explain a failure.
+    """
+    if run is None:
+        newest = state.client.get(node_path(node, "runs"), limit=1)["runs"]
+        if not newest:
+            raise CommandError(f"node {node} has no run yet", ExitCode.NOT_FOUND)
+        run = str(newest[0]["uuid"])
+    found = state.client.get(node_path(node, "runs", run))
+    if state.as_json:
+        state.output.data(found)
+        return
+    hidden = ("attempts", "plan", "left_out", "request")
+    state.output.mapping({name: value for name, value in found.items() if name not in hidden})
+    columns = ("step", "attempt", "outcome", "conductor", "started", "took", "note")
+    rows = [
+        (
+            watch.name_of(one),
+            one["attempt"],
+            one["outcome"] or one["state"],
+            one["conductor"],
+            watch.clock(one["started_at"]),
+            watch.duration(one["started_at"], one["finished_at"]),
+            watch.note_of(one, node),
+        )
+        for one in found["attempts"]
+    ]
+    _section(state, "Attempts:", columns, rows)
+
+
 @click.command("history", cls=Command)
 @click.argument("node")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
@@ -193,5 +230,5 @@ def _replaced(step: Mapping[str, Any]) -> str:
     return ", ".join(f"{one.get('source')} {one.get('priority')}" for one in earlier)
 
 
-COMMANDS: tuple[click.Command, ...] = (watch_, runs, history, steps, plan)
+COMMANDS: tuple[click.Command, ...] = (watch_, runs, run, history, steps, plan)
 """What ``deploysteps node`` has of this."""

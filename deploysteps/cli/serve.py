@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib.metadata
 import os
 import queue
@@ -37,6 +38,14 @@ def serve(state: State) -> int:
     code 1, when another process takes this conductor's name ([DEFAULT] host).
     An SQLite database is for one such process.
     """
+    gc.disable()  # what is loaded now stays: looking for garbage in it would only take time
+    try:
+        return _serve(state)
+    finally:
+        gc.enable()
+
+
+def _serve(state: State) -> int:
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
     logs.setup(settings, VERSION)
@@ -47,11 +56,17 @@ def serve(state: State) -> int:
     refuse_taken_port(settings)
 
     # The heavy rooms are imported here: other commands start without them.
+    from deploysteps.api import tls
+    from deploysteps.api.access import Access
     from deploysteps.api.app import create_app
     from deploysteps.api.server import Server
     from deploysteps.cli.db import refuse_other_file
     from deploysteps.conductor.service import Service
 
+    # What they read is refused now, not when the conductor has begun to work.
+    access = Access.of(settings)
+    tls.context(settings)
+    _warn_of_clear_text(settings)
     stopping = _on_signals()
     service = Service(settings)
     refuse_other_file(service.database)
@@ -64,8 +79,10 @@ def serve(state: State) -> int:
         return ExitCode.INTERRUPTED
     answered = True
     try:
-        server = Server(settings, create_app(settings, service.database, service.client))
+        server = Server(settings, create_app(settings, service.database, service.client, access))
         server.start()
+        gc.freeze()
+        gc.enable()
         try:
             _announce(state, settings, server.address, service.database.place)
             while not (stopping.wait(_LOOK_SECONDS) or service.displaced.is_set()):
@@ -114,6 +131,17 @@ def refuse_open_door(settings: cfg.ConfigOpts) -> None:
         f"[api] host_ip {api.host_ip} can be reached by other machines and there is no "
         "authentication: listen on 127.0.0.1, or, when the network is to be trusted, set "
         "[api] allow_public_noauth = true"
+    )
+
+
+def _warn_of_clear_text(settings: cfg.ConfigOpts) -> None:
+    api = settings.api
+    if settings.auth_strategy == "noauth" or api.enable_ssl_api or is_loopback(api.host_ip):
+        return
+    LOG.warning(
+        "Passwords and tokens come to %s without encryption, unless a proxy in front of it does "
+        "that; see [api] enable_ssl_api",
+        api.host_ip,
     )
 
 
@@ -168,11 +196,15 @@ def _announce(state: State, settings: cfg.ConfigOpts, address: str, database: st
         "version": VERSION,
         "address": address,
         "database": database,
-        "authentication": None,
+        "authentication": None if settings.auth_strategy == "noauth" else settings.auth_strategy,
         "pid": os.getpid(),
     }
     state.output.report(
         f"deploysteps {told['version']} serves {address}, database {told['database']}, "
-        "NO authentication: whoever reaches the address may do all",
+        + (
+            f"authentication by {told['authentication']}"
+            if told["authentication"]
+            else "NO authentication: whoever reaches the address may do all"
+        ),
         told,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from contextlib import suppress
 from typing import Any
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.db import locks, nodes, runs, transitions, types
-from deploysteps.steps import Call, StepFlow
+from deploysteps.steps import AGENT_TOLD, Call, StepFlow
 
 LOG = logging.getLogger(__name__)
 
@@ -67,12 +68,12 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
         raise exceptions.LockLost(node=task.node.uuid)
     node, attempt = task.node, task.attempt
     reason = ending.reason
-    if not ending.good and ending.clean_up and flow.clean_up and with_ramdisk(task, flow):
+    if not ending.good and ending.clean_up and with_ramdisk(task, flow):
         reason = _cleaned_up(task, flow, reason)
     mask = task.masker()
     error = words.shown(reason, mask, words.LAST_ERROR_BYTES) if reason else None
     now = types.utcnow()
-    kept = ("provision_state", "target_provision_state", flow.step_field)
+    kept = ("provision_state", "target_provision_state", flow.step_field, *(flow.times or ()))
     before = {name: getattr(node, name) for name in kept}
     had = {key: node.driver_internal_info.get(key) for key in flow.keys}
     values = _node_values(task, flow, ending, error, now)
@@ -80,7 +81,7 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
     if attempt is not None and attempt.state != runs.FINISHED:
         also.append(
             transitions.finish(
-                transitions.key_of(attempt),
+                attempt,
                 ending.attempt_outcome or ending.outcome,
                 now,
                 waited=attempt.state == runs.WAITING,
@@ -93,12 +94,13 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
     also.append(
         transitions.history(
             nodes.history_row(
-                node.id,
+                node,
                 error or _told_well(flow, ending, values["provision_state"]),
                 event_type=f"{flow.name} {ending.outcome}",
                 severity="ERROR" if error else "INFO",
                 conductor=task.runtime.host,
                 user=task.user,
+                project=task.project,
             )
         )
     )
@@ -156,7 +158,11 @@ def call(task: Any, what: Call) -> Any:
 
 
 def _cleaned_up(task: Any, flow: StepFlow, reason: str | None) -> str | None:
+    waits = task.attempt is not None and task.attempt.state == runs.WAITING
     try:
+        if flow.cut_short is not None and waits:
+            with suppress(exceptions.UnsupportedDriverExtension):  # then it goes on for nothing
+                call(task, flow.cut_short)
         if flow.clean_up is not None:
             call(task, flow.clean_up)
     except BaseException as exc:  # its error is told beside the reason, the state is reached
@@ -184,6 +190,13 @@ def _node_values(
     node.target_provision_state = states.target_after(before, event, target)
     node.provision_updated_at = now
     node.last_error = error
+    for key in flow.drops:
+        node.instance_info.pop(key, None)
+    if flow.times:
+        since, until = flow.times
+        setattr(node, since, None)
+        if ending.good:
+            setattr(node, until, now)
     if ending.good or ending.keep_lock:
         setattr(node, flow.step_field, None)
     return {**node.changes(), "run_id": None}
@@ -196,5 +209,5 @@ def forget_agent(node: Any) -> None:
     change), so that the next boot of the agent gets a fresh token and the
     old one is refused.
     """
-    for key in ("agent_secret_token", "agent_url", "agent_verify_ca"):
+    for key in ("agent_secret_token", "agent_url", "agent_verify_ca", AGENT_TOLD):
         node.driver_internal_info.pop(key, None)

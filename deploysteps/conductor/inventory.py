@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import endings, words
+from deploysteps.conductor import allocations, endings, groups, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import nodes, ports, runs, transitions, types
@@ -23,6 +23,7 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
     row = {"provision_state": states.ENROLL, **values}
     if not row.get("driver"):
         raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
+    groups.check_chassis(runtime, row)
     row.update(_resolved(runtime, row["driver"], row))
     row["provision_updated_at"] = types.utcnow()
     node = nodes.insert(runtime.database, row)
@@ -62,13 +63,15 @@ def update_node(
         _refuse_changed(node, before, f"node {node.uuid}")
         changes = dict(values)
         _check_protection(node, changes)
+        groups.check_chassis(runtime, changes)
         if changes.get("maintenance") is False:
             changes.update(maintenance_reason=None, fault=None)
         if "driver" in changes or reset_interfaces or _names_interface(changes):
             changes.update(_interfaces_after(runtime, node, changes, reset_interfaces))
+        also = allocations.check_update(runtime, node, changes)
         for name, value in changes.items():
             setattr(node, name, value)
-        task.write(node.changes(), unlock=True)
+        task.write(node.changes(), also, unlock=True)
         node.updated_at = types.utcnow()
         return node
 
@@ -184,6 +187,7 @@ def _any_wait(runtime: Runtime) -> Callable[[Node], Key | None]:
 def create_port(runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]) -> Port:
     """Store a port; see :meth:`ConductorManager.create_port`."""
     with acquire(context, node_id, purpose="port create", runtime=runtime) as task:
+        groups.check_portgroup(runtime, task.node.id, values)
         row = {**values, "node_id": task.node.id, "node_uuid": task.node.uuid}
         return ports.insert(runtime.database, row)
 
@@ -196,7 +200,8 @@ def update_port(
     before: Mapping[str, Any],
 ) -> Port:
     """Change a port under its node's lock; see :meth:`ConductorManager.update_port`."""
-    with _port_task(runtime, context, uuid, "port update"):
+    with _port_task(runtime, context, uuid, "port update") as task:
+        groups.check_portgroup(runtime, task.node.id, values)
         _refuse_changed(ports.get(runtime.database, uuid), before, f"port {uuid}")
         return ports.update(runtime.database, uuid, values)
 

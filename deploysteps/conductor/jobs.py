@@ -11,7 +11,7 @@ from deploysteps.conductor import brakes, endings, engine, planning, starting, w
 from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import Plan
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.db import nodes, transitions
+from deploysteps.db import allocations, nodes, transitions
 from deploysteps.steps import CLEAN, FLOWS, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
@@ -35,11 +35,12 @@ def begin_tear_down(task: TaskManager) -> None:
     flow = flow_of_state(task.node.provision_state)
     if flow is None:
         row = nodes.history_row(
-            task.node.id,
+            task.node,
             "the undeployment begins",
             event_type="undeploy",
             conductor=task.runtime.host,
             user=task.user,
+            project=task.project,
         )
         asked = transitions.history(row)
         task.move(states.DELETE, [asked], then=brakes.check(task, CLEAN))
@@ -72,7 +73,14 @@ def tear_down(task: TaskManager) -> None:
     except exceptions.InvalidParameterValue as exc:  # nobody is there any more to be told
         plan, bad = Plan([]), words.text_of(exc)
     bad = bad or _maintenance(task)
-    starting.start(task, CLEAN, plan, event=states.CLEAN, requested_by=task.user)
+    starting.start(
+        task,
+        CLEAN,
+        plan,
+        event=states.CLEAN,
+        requested_by=task.user,
+        also=[allocations.leaves(task.node.id)],
+    )
     engine.run(task, CLEAN, bad, plan.note)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import beats, inventory, library, power, preview, provision
+from deploysteps.conductor import beats, calls, inventory, library, power, preview, provision
 from deploysteps.conductor.attend import Beat
+from deploysteps.conductor.group_verbs import GroupVerbs
+from deploysteps.conductor.machine_verbs import MachineVerbs
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import nodes, traits
@@ -15,7 +18,7 @@ from deploysteps.db.models import DeployTemplate, Node, Port, Runbook
 from deploysteps.steps import DEPLOY, StepDict
 
 
-class ConductorManager:
+class ConductorManager(MachineVerbs, GroupVerbs):
     """One conductor's verbs, under the field's names.
 
     ``context`` says who asks (an ``oslo_context`` request context or None);
@@ -191,7 +194,7 @@ class ConductorManager:
         provision.tear_down(self.runtime, context, node_id)
 
     def do_provisioning_action(self, context: Any, node_id: str, action: str) -> None:
-        """Do ``manage``, ``provide``, ``abort`` or ``unhold``.
+        """Do what needs nothing but its name: ``manage``, ``inspect``, ``abort`` and so on.
 
         :raises InvalidStateRequested: not from the node's state.
         :raises InvalidParameterValue: an action that is not known here.
@@ -201,6 +204,16 @@ class ConductorManager:
                 f"the action {action!r} is not supported; there are {', '.join(_ACTIONS)}"
             )
         _ACTIONS[action](self.runtime, context, node_id)
+
+    def do_node_rescue(self, context: Any, node_id: str, rescue_password: str) -> None:
+        """Begin to boot a rescue system on an active node.
+
+        :param rescue_password: with which to log in there; kept in
+            ``instance_info`` until the rescue has ended.
+        :raises InvalidStateRequested, NodeInMaintenance, InvalidParameterValue:
+            a mistake in the request.
+        """
+        calls.rescue(self.runtime, context, node_id, rescue_password)
 
     def unlock_node(
         self,
@@ -347,4 +360,9 @@ _ACTIONS: dict[str, Callable[[Runtime, Any, str], None]] = {
     states.PROVIDE: provision.provide,
     states.ABORT: provision.abort,
     states.UNHOLD: provision.unhold,
+    **{
+        event: functools.partial(calls.begin, event=event)
+        for event in calls.VERBS
+        if event != states.TO_RESCUE
+    },
 }

@@ -9,7 +9,6 @@ others all the same.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -22,6 +21,7 @@ from oslo_context.context import get_admin_context
 
 from deploysteps import exceptions
 from deploysteps.conductor import task_manager, words
+from deploysteps.conductor.charge import chosen
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import conductors, nodes, runs, sweeps
@@ -135,7 +135,7 @@ class Periodics:
             timeout = self._runtime.conf.conductor.heartbeat_timeout
             hosts = _hosts(conductors.offers(self._runtime.database, timeout), job)
             me = self._runtime.host
-            found = [user for user in found if _chosen(user.uuid, {*hosts[user.driver], me}) == me]
+            found = [user for user in found if chosen(user.uuid, {*hosts[user.driver], me}) == me]
         return sorted(found, key=lambda user: (user.node_id <= job.last, user.node_id))
 
     def _call(self, job: Job, user: User) -> bool:
@@ -235,8 +235,3 @@ def _hosts(offers: Mapping[str, Collection[conductors.Offer]], job: Job) -> dict
         ]
         for driver, known in job.names.items()
     }
-
-
-def _chosen(uuid: str, hosts: Collection[str]) -> str:
-    """Return the conductor that a node falls to: the same on each of them."""
-    return max(hosts, key=lambda host: hashlib.sha256(f"{host} {uuid}".encode()).digest())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deploysteps import exceptions
-from deploysteps.conductor.steps import Key, Plan, key_of, label_of
+from deploysteps.conductor.steps import Key, Plan, check_shape, key_of, label_of
 from deploysteps.steps import StepDict, StepFlow
 
 
@@ -115,3 +115,16 @@ def following(plan: Sequence[Mapping[str, Any]], place: int) -> int:
     """Return the place of the next entry that is to run; the length when there is none."""
     rest = range(place + 1, len(plan))
     return next((i for i in rest if not plan[i].get("skip")), len(plan))
+
+
+def check_next(entry: Any) -> None:
+    """Refuse to begin what is no step, or one that nobody knows.
+
+    :raises InvalidParameterValue: it is.
+    """
+    check_shape(entry, "the stored list")
+    if entry.get("unknown"):
+        raise exceptions.InvalidParameterValue(
+            f"{label_of(entry)} is unknown: no interface of the node has it, and no agent "
+            "has told its steps"
+        )

@@ -22,6 +22,16 @@ def begin(task: TaskManager, target: str, timeout: float | None) -> None:
         )
     if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
         raise exceptions.InvalidParameterValue("timeout must be a number of seconds above 0")
+    node = task.node
+    if node.provision_state in (states.CLEANING, states.CLEANWAIT):
+        # Whoever does that ends the cleaning by hand, and nobody knows how far it was.
+        raise exceptions.InvalidStateRequested(
+            action=target, node=node.uuid, state=node.provision_state
+        )
+    if node.disable_power_off and target in (states.POWER_OFF, states.SOFT_POWER_OFF):
+        raise exceptions.InvalidParameterValue(
+            f"Node {node.uuid} has disable_power_off: it is not switched off before that is unset"
+        )
     try:
         supported = task.driver.power.get_supported_power_states(task)
     except BaseException as exc:  # as everywhere that a driver is asked for a request

@@ -33,7 +33,7 @@ from deploysteps.db import locks, nodes, runs, transitions, types
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.db.sweeps import Orphan
 from deploysteps.db.transitions import Key, key_of
-from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE, VERIFY, Resume, StepFlow, flow_of_state
+from deploysteps.steps import CLEAN, DEPLOY, RUNS, SERVICE, VERIFY, Resume, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
 
@@ -41,12 +41,16 @@ LOG = logging.getLogger(__name__)
 class HandingOver:
     """Takes a lock; leaving the block well gives it to a worker, else frees all."""
 
-    def __init__(self, runtime: Runtime, context: Any, node_id: str, purpose: str) -> None:
+    def __init__(
+        self, runtime: Runtime, context: Any, node_id: str, purpose: str, *, shared: bool = False
+    ) -> None:
         """Reserve a worker; the lock is taken on entering.
 
+        :param shared: for work that needs no lock.
         :raises NoFreeConductorWorker: try again.
         """
         self._asked = (runtime, context, node_id, purpose)
+        self._shared = shared
         self._slot: Slot = runtime.workers.reserve(operator=True)
         self._work: tuple[Any, ...] | None = None
         self._task: TaskManager | None = None
@@ -55,7 +59,7 @@ class HandingOver:
         """Return the task, and what names the work."""
         try:
             runtime, context, node_id, purpose = self._asked
-            self._task = acquire(context, node_id, purpose=purpose, runtime=runtime)
+            self._task = acquire(context, node_id, self._shared, purpose=purpose, runtime=runtime)
         except BaseException:
             self._slot.release()
             raise
@@ -92,7 +96,7 @@ def deploy(
     """Begin a deployment; see :meth:`ConductorManager.do_node_deploy`."""
     event = states.REBUILD if rebuild else states.DEPLOY
     with HandingOver(runtime, context, node_id, f"node {event}") as (task, hand_over):
-        _refuse(task, event, in_maintenance=event)
+        refuse(task, event, in_maintenance=event)
         if rebuild and task.node.protected:
             raise exceptions.NodeProtected(node=task.node.uuid)
         validate(task, ("power", "deploy"))
@@ -111,7 +115,7 @@ def clean(
 ) -> None:
     """Begin a cleaning by given steps; see :meth:`ConductorManager.do_node_clean`."""
     with HandingOver(runtime, context, node_id, "node clean") as (task, hand_over):
-        _refuse(task, states.CLEAN, in_maintenance=states.CLEAN)
+        refuse(task, states.CLEAN, in_maintenance=states.CLEAN)
         if not asked and runbook is None:
             raise exceptions.MissingParameterValue(
                 "a cleaning on request needs clean_steps or a runbook; `provide` cleans by the "
@@ -132,7 +136,7 @@ def service(
 ) -> None:
     """Begin a servicing; see :meth:`ConductorManager.do_node_service`."""
     with HandingOver(runtime, context, node_id, "node service") as (task, hand_over):
-        _refuse(task, states.SERVICE, in_maintenance=states.SERVICE)
+        refuse(task, states.SERVICE, in_maintenance=states.SERVICE)
         validate(task, ("power",))
         _begin(task, hand_over, SERVICE, states.SERVICE, resume, asked, runbook, disable_ramdisk)
 
@@ -141,7 +145,7 @@ def provide(runtime: Runtime, context: Any, node_id: str) -> None:
     """Begin the cleaning that makes a node available."""
     with HandingOver(runtime, context, node_id, "node provide") as (task, hand_over):
         allowed = runtime.conf.conductor.allow_provisioning_in_maintenance
-        _refuse(task, states.PROVIDE, in_maintenance=None if allowed else states.PROVIDE)
+        refuse(task, states.PROVIDE, in_maintenance=None if allowed else states.PROVIDE)
         if task.node.retired:
             raise exceptions.NodeIsRetired(op=states.PROVIDE, node=task.node.uuid)
         has_driver(task)
@@ -151,7 +155,7 @@ def provide(runtime: Runtime, context: Any, node_id: str) -> None:
 def manage(runtime: Runtime, context: Any, node_id: str) -> None:
     """Make a node manageable: a new one is verified first."""
     with HandingOver(runtime, context, node_id, "node manage") as (task, hand_over):
-        _refuse(task, states.MANAGE)
+        refuse(task, states.MANAGE)
         has_driver(task)
         after = states.next_state(task.node.provision_state, states.MANAGE)
         if after != VERIFY.running:
@@ -222,7 +226,7 @@ def _checked(resume: str) -> str:
 def tear_down(runtime: Runtime, context: Any, node_id: str) -> None:
     """Begin an undeployment; see :meth:`ConductorManager.do_node_tear_down`."""
     with HandingOver(runtime, context, node_id, "node tear down") as (task, hand_over):
-        _refuse(task, states.DELETE)
+        refuse(task, states.DELETE)
         has_driver(task)
         if task.node.protected:
             raise exceptions.NodeProtected(node=task.node.uuid)
@@ -287,7 +291,7 @@ def _abortable(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool
 def _was_aborted(runtime: Runtime, node: Node) -> bool:
     last = runs.of_node(runtime.database, node.id, limit=1)
     aborted = bool(last) and last[0].outcome == endings.ABORTED
-    return aborted and node.provision_state == FLOWS[last[0].flow].failed
+    return aborted and node.provision_state == RUNS[last[0].flow].failed
 
 
 def unlock(
@@ -318,12 +322,13 @@ def unlock(
             also=[
                 transitions.history(
                     nodes.history_row(
-                        node.id,
+                        node,
                         words.shortened(told, words.LAST_ERROR_BYTES),
                         event_type="lock broken",
                         severity="WARNING",
                         conductor=runtime.host,
                         user=_who(context),
+                        project=getattr(context, "project_id", None),
                     )
                 )
             ],
@@ -340,12 +345,11 @@ def unlock(
 
 
 def _wrong_state(node: Node, event: str) -> exceptions.InvalidStateRequested:
-    return exceptions.InvalidStateRequested(
-        action=event, node=node.uuid, state=node.provision_state
-    )
+    word = next((verb for verb, found in states.VERBS.items() if found == event), event)
+    return exceptions.InvalidStateRequested(action=word, node=node.uuid, state=node.provision_state)
 
 
-def _refuse(task: TaskManager, event: str, in_maintenance: str | None = None) -> None:
+def refuse(task: TaskManager, event: str, in_maintenance: str | None = None) -> None:
     """Refuse what the state table does not have, or what maintenance forbids."""
     node = task.node
     if not states.may(node.provision_state, event):

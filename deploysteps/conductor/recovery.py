@@ -16,7 +16,7 @@ from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
-from deploysteps.db import conductors, locks, nodes, runs, sweeps, types
+from deploysteps.db import conductors, locks, nodes, runs, sweeps, transitions, types
 from deploysteps.db.locks import Lock
 from deploysteps.db.models import Node
 from deploysteps.db.sweeps import Orphan
@@ -221,6 +221,10 @@ def _cut_off(task: TaskManager, flow: StepFlow, who: str) -> None:
     why = f"interrupted: {who} while it ran"
     if clean_up and attempt.position != attempts.PREPARE:
         entry = attempts.entry_of(task, flow)
+        if engine.take_up(task, flow):
+            sweeps.take_wait(task.runtime.database, transitions.key_of(attempt), task.runtime.host)
+            task.runtime.wake()
+            return
         lost = runs.interruptions(task.runtime.database, attempt.run_id, attempt.position)
         if not policy.of_step(task.driver, flow, entry).repeatable:
             why += ", and the step is not declared repeatable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import uuid4
 from oslo_config import cfg
 
 from deploysteps import exceptions
+from deploysteps.access.enforcer import Enforcer
 from deploysteps.conductor.workers import Workers
 from deploysteps.db.engine import Database
 
@@ -34,6 +36,11 @@ class Runtime:
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda work: work
     """Gives work in a worker its last resort; set by the service."""
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    @functools.cached_property
+    def rules(self) -> Enforcer:
+        """The policy rules, asked about the steps of requests."""
+        return Enforcer(self.conf)
 
 
 _current: Runtime | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import futurist
@@ -13,18 +14,20 @@ from oslo_config import cfg
 
 from deploysteps import conf as configuration
 from deploysteps import exceptions, reserved
+from deploysteps.conductor import allocations, steps
 from deploysteps.conductor import runtime as runtimes
-from deploysteps.conductor import steps
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.manager import ConductorManager
 from deploysteps.conductor.name import NameLock
 from deploysteps.conductor.periodics import Periodics
+from deploysteps.conductor.power_sync import PowerRecovery, PowerSync
 from deploysteps.conductor.recovery import Recovery
+from deploysteps.conductor.rounds import Rounds
 from deploysteps.conductor.rpc import Client, local
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.sweeper import Sweeper
 from deploysteps.conductor.workers import Workers
-from deploysteps.db import conductors, migration, sweeps, types
+from deploysteps.db import conductors, events, migration, sweeps, types, webhooks
 from deploysteps.db.engine import Database
 from deploysteps.drivers.base import BaseInterface, DeployInterface
 from deploysteps.drivers.factory import Registry
@@ -80,6 +83,9 @@ class Service:
         self._periodic: periodics.PeriodicWorker | None = None
         self._sweeper: Sweeper | None = None
         self._driver_periodics: Periodics | None = None
+        self._rounds: list[Rounds] = []
+        self._webhooks: Any = None
+        """Its module brings an HTTP client: it is imported where there is a receiver."""
 
     def __enter__(self) -> Service:
         """Start."""
@@ -153,10 +159,19 @@ class Service:
         self._sweeper = Sweeper(runtime)
         recovery = Recovery(runtime)
         self._driver_periodics = Periodics(runtime, self._manager)
+        self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
         conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
         recovery.sweep(starting=True)
+        allocations.resume(runtime)
         self._sweeper.start()
+        if conf.webhooks.url:
+            from deploysteps.conductor.webhooks import Webhooks
+
+            self._webhooks = Webhooks(runtime)
+            self._webhooks.start()
         self._driver_periodics.start()
+        for rounds in self._rounds:
+            rounds.start()
         self._periodic = _Periodic(runtime, recovery, self.displaced).start()
         LOG.info("Conductor %s works on %r", runtime.host, self.database)
 
@@ -177,11 +192,16 @@ class Service:
             self._sweeper.stop()
         if self._driver_periodics is not None:
             self._driver_periodics.stop(graceful_timeout)
+        for rounds in self._rounds:
+            rounds.stop(graceful_timeout)
         idle = runtime.workers.close(graceful_timeout)
         if not idle:
             LOG.warning("Cut off what still runs; the next start recovers it")
         if self._periodic is not None:
             self._periodic.stop()
+        if self._webhooks is not None:  # after the workers, whose last events it may send
+            self._webhooks.stop(graceful_timeout)
+            self._webhooks = None
         conductors.leave(self.database, runtime.host, runtime.boot_id)
         self._name.release()
         if idle and self._owns_database:
@@ -232,11 +252,17 @@ class _Periodic:
 
     def _recover(self) -> None:
         self._recovery.sweep()
+        allocations.resume(self._runtime)
 
     def _prune(self) -> None:
         database, conf = self._runtime.database, self._runtime.conf.conductor
         sweeps.prune_runs(database, conf.runs_kept_per_node)
         sweeps.prune_history(database, conf.node_history_max_entries)
+        kept = self._runtime.conf.events
+        events.prune(database, hours=kept.keep_hours, rows=kept.keep_rows)
+        days = self._runtime.conf.webhooks.dead_kept_days
+        if days:
+            webhooks.prune(database, types.utcnow() - datetime.timedelta(days=days))
         conductors.prune(database, types.utcnow() - _FORGET_CONDUCTORS_AFTER)
 
 
@@ -255,36 +281,41 @@ def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
 
 
 def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
-    """Refuse a priority for a step that no enabled interface has.
-
-    A forbidden step that none has is only told of where an agent may bring it.
+    """Refuse a setting for a step that no enabled interface has; tell of it where an agent may.
 
     :raises ConfigurationError: naming the entry.
     """
     for flow in FLOWS.values():
         moved = steps.parse_overrides(conf.conductor[flow.overrides]) if flow.overrides else {}
-        for key in moved:
-            problem = _nobody_has(registry, flow, key)
-            if problem:
-                raise exceptions.ConfigurationError(f"[conductor] {flow.overrides}: {problem}")
-        for key in steps.forbidden(conf.conductor, flow):
-            problem = _nobody_has(registry, flow, key)
-            named = {"interface": key[0], "step": key[1]}
-            old = flow.old_way and key == flow.core  # a driver may have it as a plain method
-            if not problem or old or reserved.is_reserved(named):
-                continue
-            if not _agents_bring_steps(registry):
-                raise exceptions.ConfigurationError(f"[conductor] {flow.forbidden}: {problem}")
-            LOG.warning("[conductor] %s: %s, unless an agent brings it", flow.forbidden, problem)
+        for option, keys in (
+            (flow.overrides, moved),
+            (flow.forbidden, steps.forbidden(conf.conductor, flow)),
+        ):
+            for key in keys:
+                problem = _nobody_has(registry, flow, key)
+                if not problem or (option == flow.forbidden and _need_not_be_declared(flow, key)):
+                    continue
+                if not any(map(_brings_agents_steps, _deploy_interfaces(registry))):
+                    raise exceptions.ConfigurationError(f"[conductor] {option}: {problem}")
+                LOG.warning("[conductor] %s: %s, unless an agent brings it", option, problem)
 
 
-def _agents_bring_steps(registry: Registry) -> bool:
-    """Tell whether an enabled deploy interface speaks with agents that have steps of their own."""
-    return any(
-        type(instance).agent_steps is not DeployInterface.agent_steps
-        for driver in registry.hardware_types
-        for instance in registry.interfaces(driver, "deploy").values()
-        if isinstance(instance, DeployInterface)
+def _need_not_be_declared(flow: StepFlow, key: steps.Key) -> bool:
+    """Tell whether a step may be there without a declaration: reserved, or a plain method."""
+    named = {"interface": key[0], "step": key[1]}
+    return reserved.is_reserved(named) or (flow.old_way and key == flow.core)
+
+
+def _deploy_interfaces(registry: Registry) -> Iterator[Any]:
+    for driver in registry.hardware_types:
+        yield from registry.interfaces(driver, "deploy").values()
+
+
+def _brings_agents_steps(instance: Any) -> bool:
+    """Tell whether an interface speaks with agents that have steps of their own."""
+    return (
+        isinstance(instance, DeployInterface)
+        and type(instance).agent_steps is not DeployInterface.agent_steps
     )
 
 
@@ -304,9 +335,9 @@ def _nobody_has(registry: Registry, flow: StepFlow, key: steps.Key) -> str | Non
     )
 
 
-def _may_have(instance: Any, flow: Any, step: str) -> bool:
+def _may_have(instance: Any, flow: StepFlow, step: str) -> bool:
     """Tell whether an interface has a step; one that lists them per node may."""
+    if step in instance.declared_steps[flow.name]:
+        return True
     lists = getattr(type(instance), flow.collect)
-    return step in instance.declared_steps[flow.name] or lists is not getattr(
-        BaseInterface, flow.collect
-    )
+    return lists is not getattr(BaseInterface, flow.collect) and not _brings_agents_steps(instance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
@@ -11,7 +12,8 @@ from deploysteps.conductor import attempts, brakes, endings, old_way, planning, 
 from deploysteps.conductor.planning import Request
 from deploysteps.conductor.steps import SKIPPED, Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.db import nodes, runs, transitions, types
+from deploysteps.db import events, locks, nodes, runs, transitions, types
+from deploysteps.db.events import New
 from deploysteps.db.locks import Also
 from deploysteps.db.models import StepAttempt, StepRun
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
@@ -30,6 +32,7 @@ def start(
     request: Request | None = None,
     how: str = BY_STEPS,
     resumes: StepRun | None = None,
+    also: Sequence[Also] = (),
 ) -> None:
     """Write that a run begins: state, list, run and its first attempt, in one go.
 
@@ -37,6 +40,7 @@ def start(
 
     :param how: by steps, or the old way.
     :param resumes: the failed run that this one goes on from.
+    :param also: further statements of the same write.
     """
     node, now = task.node, types.utcnow()
     wanted = request or Request()
@@ -64,15 +68,25 @@ def start(
             started_at=now,
         )
         connection.execute(transitions.set_current_run(node.id, run_id))
-        attempt = None
-        if first is not None:
-            attempt = attempts.new(task, run_id, attempts.PREPARE, 1, first)
-            begun = transitions.begin(attempt)
-            connection.execute(begun.statement, begun.values)
+        if first is None:
+            return run_id, None
+        attempt = attempts.new(task, run_id, attempts.PREPARE, 1, first)
+        locks.run_also(connection, transitions.begin(attempt))
         return run_id, attempt
 
-    also = told_skipped(task, flow, plan)
-    run_id, task.attempt = task.write(node.changes(), also, then=insert)
+    def tells(inserted: tuple[int, StepAttempt | None]) -> list[New]:
+        run_id, attempt = inserted
+        how_it_began = {
+            "requested_by": requested_by,
+            "resumes": resumes.uuid if resumes is not None else None,
+            "steps": len(entries),
+        }
+        told = [New(events.RUN_STARTED, run_id, how_it_began)]
+        begun = transitions.begin(attempt).tells if attempt is not None else None
+        return [*told, begun] if begun is not None else told
+
+    also = [*also, *told_skipped(task, flow, plan)]
+    run_id, task.attempt = task.write(node.changes(), also, then=insert, tells=tells)
     node.stored({"run_id": run_id})
     LOG.info("Node %s: %s begins with %d steps", node.uuid, flow.name, len(entries))
 
@@ -99,11 +113,16 @@ def _note_begin(
     node.target_provision_state = states.target_after(before, event, target)
     node.provision_updated_at = types.utcnow()
     node.last_error = None
+    if flow.times:
+        since, until = flow.times
+        setattr(node, since, node.provision_updated_at)
+        setattr(node, until, None)
 
 
 def _first(flow: StepFlow, plan: Plan, wanted: Request, how: str) -> StepDict | None:
     """Return what the first attempt is: it prepares the node, unless there is nothing to do."""
     to_do = plan.entries or plan.agent_to_come or flow.may_be_empty is True or how == OLD_WAY
+    to_do = to_do or flow.job
     if not flow.prepare or not to_do or (flow.no_ramdisk and wanted.disable_ramdisk):
         return None
     return {**attempts.prepares(flow), "id": old_way.STEP_ID if how == OLD_WAY else None}
@@ -118,12 +137,13 @@ def told_skipped(task: TaskManager, flow: StepFlow, plan: Plan) -> list[Also]:
     if not _forbidden(plan):
         return []
     row = nodes.history_row(
-        task.node.id,
+        task.node,
         f"{SKIPPED} ([conductor] {flow.forbidden}): {', '.join(_forbidden(plan))}",
         event_type=f"{flow.name} steps skipped",
         severity="WARNING",
         conductor=task.runtime.host,
         user=task.user,
+        project=task.project,
     )
     return [transitions.history(row)]
 

@@ -26,6 +26,7 @@ class StateEvents:
     node: Node
     attempt: StepAttempt | None
     user: Any
+    project: Any
     waiting_step: dict[str, Any] | None
     answer: tuple[bool, str | None] | None
     overheard: bool
@@ -143,11 +144,12 @@ class StateEvents:
         endings.forget_agent(node)
         self._enter(states.FAIL)
         row = nodes.history_row(
-            node.id,
+            node,
             node.last_error or f"{was} failed",
             event_type=f"{was} failed",
             severity="ERROR",
             conductor=self.runtime.host,
             user=self.user,
+            project=self.project,
         )
         self.write(node.changes(), [transitions.history(row)], unlock=True)

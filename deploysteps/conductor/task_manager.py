@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,13 +12,16 @@ import sqlalchemy as sa
 import tenacity
 from oslo_context.context import RequestContext
 
-from deploysteps import exceptions, secrets
+from deploysteps import counts, exceptions, secrets
 from deploysteps.conductor import runtime as runtimes
+from deploysteps.conductor import telling
+from deploysteps.conductor.keeping import Keeping
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.state_events import StateEvents
 from deploysteps.conductor.step_work import StepWork
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import locks, nodes, ports, runs, transitions
+from deploysteps.db.events import New
 from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node, Port, StepAttempt
 from deploysteps.db.node import LOCK_KEYS
@@ -36,7 +40,7 @@ _NOT_A_DRIVERS = LOCK_KEYS | {
 moves by events and so that the table and the endings are kept to."""
 
 
-class TaskManager(StepWork, StateEvents):
+class TaskManager(StepWork, Keeping, StateEvents):
     """See :class:`deploysteps.protocols.Task` for what drivers rely on.
 
     Use as a context manager: leaving the block frees the lock, or hands it
@@ -94,6 +98,10 @@ class TaskManager(StepWork, StateEvents):
         """Whether the code of the current attempt runs."""
         return self.attempt is not None and self.attempt.state == runs.RUNNING
 
+    def conceal(self, value: Any) -> None:
+        """Mask what is secret in ``value`` too, in all that is told of this task."""
+        self._held["secret"].extend(secrets.values(value))
+
     def masker(self) -> secrets.Masker:
         """Return what masks the secrets that the node holds, or held when this began."""
         node = self.node
@@ -111,6 +119,11 @@ class TaskManager(StepWork, StateEvents):
     def user(self) -> str | None:
         """Who asked for the work."""
         return getattr(self.context, "user_id", None) or getattr(self.context, "user", None)
+
+    @property
+    def project(self) -> str | None:
+        """The project of who asked for the work."""
+        return getattr(self.context, "project_id", None)
 
     @property
     def driver(self) -> Any:
@@ -140,8 +153,12 @@ class TaskManager(StepWork, StateEvents):
         unlock: bool = False,
         unless_abort_of: int | None = None,
         then: Callable[[sa.Connection], Any] | None = None,
+        tells: Callable[[Any], Sequence[New]] | None = None,
     ) -> Any:
         """Write under the lock; see :func:`deploysteps.db.locks.write`.
+
+        :param tells: is given what ``then`` returned, and returns what watchers
+            are told besides what ``also`` and ``values`` tell.
 
         :raises LockLost: nothing was written and the work must stop.
         :raises ExclusiveLockRequired: this task has no lock.
@@ -150,6 +167,14 @@ class TaskManager(StepWork, StateEvents):
         token = lock.token
         # The lock's own columns are written by what the lock does, never as values.
         values = {name: value for name, value in values.items() if name not in LOCK_KEYS}
+        told: list[New] = []
+        enabled = self.runtime.conf.events.enabled
+
+        def tell(result: Any) -> Sequence[New]:
+            more = tells(result) if tells is not None else ()
+            told[:] = telling.of_write(self.node, values, also, more)
+            return told if enabled else ()
+
         try:
             result = locks.write(
                 self.runtime.database,
@@ -159,10 +184,14 @@ class TaskManager(StepWork, StateEvents):
                 unlock=unlock,
                 unless_abort_of=unless_abort_of,
                 then=then,
+                tells=tell,
             )
         except exceptions.LockLost:
             self.lost = True
             raise
+        if told:
+            before = self.node.was("provision_state")
+            telling.count(told, self.runtime.registry, before, self.node.provision_state)
         self.node.stored({**values, **locks.FREE} if unlock else values)
         if unlock and token is not None:
             self.runtime.active.discard(token)
@@ -403,6 +432,13 @@ def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[L
         wait=tenacity.wait_fixed(conf.node_locked_retry_interval),
         reraise=True,
     )
-    return tries(
-        locks.grant, runtime.database, node_id, runtime.host, purpose, active=runtime.active
-    )
+    began = time.monotonic()
+    try:
+        return tries(
+            locks.grant, runtime.database, node_id, runtime.host, purpose, active=runtime.active
+        )
+    except exceptions.NodeLocked:
+        counts.LOCK_REFUSALS.add()
+        raise
+    finally:
+        counts.LOCK_SECONDS.add(seconds=time.monotonic() - began)

@@ -43,6 +43,17 @@ def shown(text: str, mask: secrets.Masker, limit: int) -> str:
     return shortened(mask.text(text), limit)
 
 
+def shown_value(value: Any, mask: secrets.Masker, limit: int) -> Any:
+    """Return a JSON value for people: every text in it as :func:`shown`."""
+    if isinstance(value, Mapping):
+        return {shown(str(k), mask, limit): shown_value(v, mask, limit) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown_value(item, mask, limit) for item in value]
+    if isinstance(value, str):
+        return shown(value, mask, limit)
+    return value if value is None or isinstance(value, bool | int | float) else str(type(value))
+
+
 def seconds(value: float) -> str:
     """Return a duration for people: ``0.2 s``, ``12 s``."""
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"

@@ -12,9 +12,20 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_policy import opts as policy_options
 
 from deploysteps import exceptions
-from deploysteps.conf import agent, api, conductor, database, default, fake
+from deploysteps.conf import (
+    agent,
+    api,
+    conductor,
+    database,
+    default,
+    events,
+    fake,
+    proxy,
+    webhooks,
+)
 from deploysteps.conf.checks import check, unknown
 
 __all__ = ["CONF", "check", "default_files", "list_opts", "register", "setup", "unknown"]
@@ -40,7 +51,7 @@ LOG_LEVELS = [
 ]
 """Libraries are heard when something is wrong, also with ``debug`` on."""
 
-_MODULES = (default, api, agent, conductor, database, fake)
+_MODULES = (default, api, agent, conductor, database, events, fake, proxy, webhooks)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -59,6 +70,7 @@ def register(conf: cfg.ConfigOpts) -> None:
             conf.register_group(cfg.OptGroup(group.name, title=group.title, help=group.help))
             conf.register_opts(options, group=group.name)
     log.register_options(conf)
+    policy_options.set_defaults(conf, policy_file="policy.yaml")
     conf.set_default("use_stderr", True)
     conf.set_default("default_log_levels", LOG_LEVELS)
 

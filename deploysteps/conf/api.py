@@ -37,6 +37,46 @@ OPTS: list[cfg.Opt] = [
             "overwrite their disks."
         ),
     ),
+    cfg.DictOpt(
+        "http_basic_roles",
+        default={},
+        help=(
+            "Roles of users of auth_strategy = http_basic, such as alice:reader,bob:member: "
+            "reader (sees), member (uses), admin (all) or none, for all nodes. * stands for all "
+            "who are not named; those are admins without it."
+        ),
+    ),
+    cfg.ListOpt(
+        "allowed_hosts",
+        default=[],
+        help=(
+            "Names and addresses under which clients may call the service, without port: a "
+            "request with another Host header is refused. .example.org stands for all names "
+            "below it. Empty: any; links in answers then repeat what the client sent, unless "
+            "public_endpoint is set."
+        ),
+    ),
+    cfg.BoolOpt(
+        "enable_ssl_api",
+        default=False,
+        help="Serve https instead of http, by cert_file and key_file.",
+    ),
+    cfg.StrOpt(
+        "cert_file",
+        deprecated_opts=[cfg.DeprecatedOpt("cert_file", group="ssl")],
+        help="The server's certificate in PEM, followed by those that lead to its authority.",
+    ),
+    cfg.StrOpt(
+        "key_file",
+        deprecated_opts=[cfg.DeprecatedOpt("key_file", group="ssl")],
+        help="The private key of cert_file, in PEM, without a passphrase.",
+    ),
+    cfg.StrOpt(
+        "server_tls_minimum_version",
+        default="1.2",
+        choices=["1.2", "1.3"],
+        help="The oldest version of TLS that clients may use.",
+    ),
     cfg.IntOpt(
         "threads",
         default=20,

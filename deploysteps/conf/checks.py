@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator
 from oslo_config import cfg
 
 from deploysteps import exceptions
+from deploysteps.conf.events import EVENT_TYPES
+
+_LEAST_SECRET = 16
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -33,6 +36,8 @@ def unknown(conf: cfg.ConfigOpts) -> list[str]:
     known: dict[str, set[str]] = {}
     for group, opt in _options(conf):
         known.setdefault(group or "DEFAULT", set()).update((opt.name, opt.dest))
+        for old in opt.deprecated_opts:  # they are honoured all the same
+            known.setdefault(old.group or group or "DEFAULT", set()).add(str(old.name))
     return [*_unknown_in_files(conf, known), *_unknown_in_environment(known)]
 
 
@@ -69,6 +74,7 @@ def _remedy(opt: cfg.Opt) -> str:
 
 
 def _contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
+    yield from _doors(conf)
     if not conf.enabled_hardware_types:
         yield "[DEFAULT] enabled_hardware_types is empty: name at least one, such as fake-hardware"
     interval, timeout = conf.conductor.heartbeat_interval, conf.conductor.heartbeat_timeout
@@ -78,6 +84,36 @@ def _contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
             f"heartbeat_interval ({interval:g}), or a conductor that is alive counts as dead; "
             "three times as long is a good start"
         )
+    hooks = conf.webhooks
+    if hooks.url and len(hooks.secret or "") < _LEAST_SECRET:
+        yield (
+            f"[webhooks] secret must have at least {_LEAST_SECRET} characters when there is a "
+            "url; make one with: openssl rand -hex 32"
+        )
+    if hooks.url and not conf.events.enabled:
+        yield "[webhooks] url needs [events] enabled = true: what is sent are events"
+    strange = [name for name in hooks.events if name not in EVENT_TYPES]
+    if strange:
+        yield (
+            f"[webhooks] events: there is no type {strange[0][:80]!r}; there are "
+            f"{', '.join(EVENT_TYPES)}"
+        )
+
+
+_ROLES = ("admin", "member", "reader", "none")
+
+
+def _doors(conf: cfg.ConfigOpts) -> Iterator[str]:
+    for user, role in conf.api.http_basic_roles.items():
+        if role not in _ROLES:
+            yield (
+                f"[api] http_basic_roles: {role!r}, the role of {user}, is none of "
+                f"{', '.join(_ROLES)}"
+            )
+    if conf.api.enable_ssl_api:
+        for name in ("cert_file", "key_file"):
+            if not conf.api[name]:
+                yield f"[api] enable_ssl_api needs [api] {name}: the path of a file in PEM"
 
 
 def _variable(group: str | None, name: str) -> str:
@@ -89,6 +125,8 @@ def _unknown_in_files(conf: cfg.ConfigOpts, known: dict[str, set[str]]) -> Itera
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(path, sections).parse()
         for section, settings in sections.items():
+            if section == "keystone_authtoken":  # what is in it depends on what is installed
+                continue
             if section not in known:
                 yield f"{path}: there is no group [{section}]{_meant(section, known)}"
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg, types
 
 from deploysteps.conf.types import Seconds, StepName, StepPriority
-from deploysteps.steps import CLEAN, DEPLOY, FLOWS
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, RUNS
 
 GROUP = cfg.OptGroup("conductor", title="Conductor", help="Workers, clocks, locks and recovery.")
 
@@ -52,11 +52,25 @@ OPTS: list[cfg.Opt] = [
             default=1800,
             help=(
                 "Seconds of silence, since the last accepted heartbeat of the machine's agent, "
-                f"after which a {flow.name} step that the agent ends fails. 0: no limit."
+                f"after which {flow.name if flow.job else f'a {flow.name} step'} that the agent "
+                "ends fails. 0: no limit."
             ),
         )
-        for flow in FLOWS.values()
-        if flow.callback_timeout
+        for flow in RUNS.values()
+        if flow.callback_timeout and not flow.wait_timeout
+    ),
+    *(
+        cfg.Opt(
+            flow.wait_timeout,
+            type=Seconds(),
+            default=1800,
+            help=(
+                f"Seconds that the wait of {flow.name} may take where nothing else is said. "
+                "0: no limit."
+            ),
+        )
+        for flow in RUNS.values()
+        if flow.wait_timeout
     ),
     cfg.Opt(
         "default_step_timeout",
@@ -81,6 +95,63 @@ OPTS: list[cfg.Opt] = [
         type=Seconds(min=0.1),
         default=30,
         help="Seconds between two searches for work that a dead conductor left behind.",
+    ),
+    cfg.Opt(
+        "sync_power_state_interval",
+        type=Seconds(),
+        default=60,
+        help=(
+            "Seconds between two comparisons of the machines' power with what is recorded of it. "
+            "0: never."
+        ),
+    ),
+    cfg.IntOpt(
+        "sync_power_state_workers",
+        default=8,
+        min=1,
+        max=1000,
+        help=(
+            "How many machines are asked for their power at once; these threads are no workers "
+            "of workers_pool_size."
+        ),
+    ),
+    cfg.Opt(
+        "sync_power_state_call_timeout",
+        type=Seconds(min=0.05, max=3600),
+        default=30,
+        help=(
+            "Seconds that a machine is given to tell its power. Afterwards others have its turn, "
+            "and it is not asked again until its last call has come back."
+        ),
+    ),
+    cfg.IntOpt(
+        "power_state_sync_max_retries",
+        default=3,
+        min=0,
+        max=1_000_000,
+        help=(
+            "How often in a row a machine may not tell its power, or have another than is "
+            "recorded, before its node is set to maintenance with the fault 'power failure'. "
+            "0: the first time is one too many. "
+            "Pauses between these tries double, to eight times sync_power_state_interval."
+        ),
+    ),
+    cfg.BoolOpt(
+        "force_power_state_during_sync",
+        default=True,
+        help=(
+            "Whether a machine whose power is not as recorded is switched to what is recorded. "
+            "False: what it has is recorded. A node with disable_power_off is never switched."
+        ),
+    ),
+    cfg.Opt(
+        "power_failure_recovery_interval",
+        type=Seconds(),
+        default=300,
+        help=(
+            "Seconds between two looks at the nodes with the fault 'power failure': one that "
+            "tells its power again is taken out of maintenance. 0: never."
+        ),
     ),
     cfg.IntOpt(
         "node_locked_retry_attempts",

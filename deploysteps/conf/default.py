@@ -51,8 +51,21 @@ OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
-        choices=[("noauth", "no authentication: everyone who reaches the API may do all")],
-        help="How the API knows its callers.",
+        choices=[
+            ("noauth", "no authentication: everyone who reaches the API may do all"),
+            ("http_basic", "users and passwords of http_basic_auth_user_file"),
+            ("keystone", "tokens of OpenStack's Identity service; needs deploysteps[keystone]"),
+        ],
+        help="How the API knows its callers. What they may do then, [oslo_policy] says.",
+    ),
+    cfg.StrOpt(
+        "http_basic_auth_user_file",
+        default="/etc/ironic/htpasswd",
+        help=(
+            "With auth_strategy = http_basic: the file of users, a line for each, NAME:HASH, as "
+            "`htpasswd -nbB NAME PASSWORD` prints it; only bcrypt hashes are taken. It is read "
+            "again when it changes. What users may do: [api] http_basic_roles."
+        ),
     ),
     cfg.Opt(
         "enabled_hardware_types",

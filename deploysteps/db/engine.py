@@ -25,6 +25,7 @@ from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
 from deploysteps import exceptions, secrets
+from deploysteps.db import counting
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 _CONNECT_TIMEOUT = 10
-_READ_ONLY = {"deploysteps_read": True}
+_READ_ONLY = {counting.READ_ONLY: True}
 _TOO_LARGE = (1153, 1406)
 """MariaDB and MySQL: larger than a packet, larger than the column."""
 _ESCAPED = "\"'\\\n\r\0\x1a"
@@ -77,6 +78,7 @@ class Database:
         self.dialect = self.url.get_backend_name()
         self.in_memory = self.dialect == "sqlite" and _is_in_memory(self.url)
         self.connect_wait = connect_wait
+        self.idle_transaction_timeout = idle_transaction_timeout
         self._pool_timeout = pool_timeout
         try:
             self.engine = sa.create_engine(
@@ -98,6 +100,7 @@ class Database:
                 f"[database] connection needs the module {exc.name}; {remedy}"
             ) from exc
         exc_filters.register_engine(self.engine)
+        counting.watch(self.engine)
         if self.dialect == "sqlite":
             _prepare_sqlite(self.engine, busy_timeout)
         else:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from deploysteps import exceptions
-from deploysteps.db import types
+from deploysteps.db import events, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepRun, table
 from deploysteps.db.pages import fetch, rows_of, translating
@@ -59,6 +59,8 @@ class Also:
     statement: Any
     values: Any
     must: bool = False
+    tells: events.New | None = None
+    """What watchers are told of it."""
 
 
 class Stale(Exception):
@@ -223,6 +225,7 @@ def write(
     unlock: bool = False,
     unless_abort_of: int | None = None,
     then: Callable[[sa.Connection], T] | None = None,
+    tells: Callable[[T | None], Sequence[events.New]] | None = None,
 ) -> T | None:
     """Write under a lock: the fence, then the other statements, one commit.
 
@@ -230,7 +233,9 @@ def write(
     :param unlock: give the lock back in the same write.
     :param unless_abort_of: row id of a run; when its abort was asked for,
         nothing is written.
-    :param then: runs last in the transaction; its result is returned.
+    :param then: runs after them in the transaction; its result is returned.
+    :param tells: is given that result, and returns what watchers are told;
+        written last, so that only the commit can fail after it.
     :raises LockLost: the lock was taken away; nothing was written.
     :raises AbortAsked, Stale: see there; nothing was written.
     """
@@ -255,7 +260,11 @@ def write(
             raise exceptions.LockLost(node=lock.node_uuid)
         for extra in also:
             run_also(connection, extra)
-        return then(connection) if then is not None else None
+        result = then(connection) if then is not None else None
+        told = tells(result) if tells is not None else ()
+        if told:
+            events.write(connection, lock.node_uuid, told)
+        return result
 
     def happened(connection: sa.Connection) -> bool:
         token, stored = _settled(connection, lock.node_id)

@@ -22,6 +22,8 @@ MYSQL: dict[str, Any] = {
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
 }
+"""For migrations, which make the tables. The models say nothing that is for one database of
+several: each name of such an option loads all of SQLAlchemy's modules for that database."""
 
 NAMING = {
     "ix": "ix_%(column_0_N_label)s",
@@ -160,7 +162,6 @@ class Node(NodeMethods, Base):
         sa.Index("ix_nodes_instance_name", "instance_name"),
         sa.Index("ix_nodes_maintenance", "maintenance"),
         sa.Index("ix_nodes_fault", "fault"),
-        MYSQL,
     )
 
 
@@ -182,7 +183,7 @@ class Port(Base):
     internal_info: Mapped[Json] = mapped_column(types.Json, default=dict)
     local_link_connection: Mapped[Json] = mapped_column(types.Json, default=dict)
     pxe_enabled: Mapped[bool] = mapped_column(default=True)
-    portgroup_uuid: Mapped[str | None] = mapped_column(_text(36))
+    portgroup_uuid: Mapped[str | None] = mapped_column(_text(36), index=True)
     physical_network: Mapped[str | None] = mapped_column(_text(64))
     is_smartnic: Mapped[bool] = mapped_column(default=False)
     name: Mapped[str | None] = mapped_column(_text(), unique=True)
@@ -190,8 +191,6 @@ class Port(Base):
     vendor: Mapped[str | None] = mapped_column(_text())
     category: Mapped[str | None] = mapped_column(_text())
     available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)
-
-    __table_args__ = (MYSQL,)
 
 
 class NodeTrait(Base):
@@ -203,8 +202,6 @@ class NodeTrait(Base):
         Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
     )
     trait: Mapped[str] = mapped_column(_text(), primary_key=True, index=True)
-
-    __table_args__ = (MYSQL,)
 
 
 class DeployTemplate(Base):
@@ -219,8 +216,6 @@ class DeployTemplate(Base):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
     steps: Mapped[list[Json]] = mapped_column(types.Json)
     extra: Mapped[Json] = mapped_column(types.Json, default=dict)
-
-    __table_args__ = (MYSQL,)
 
 
 class Runbook(Base):
@@ -240,8 +235,6 @@ class Runbook(Base):
     description: Mapped[str | None] = mapped_column(types.LongText)
     extra: Mapped[Json] = mapped_column(types.Json, default=dict)
 
-    __table_args__ = (MYSQL,)
-
 
 class Conductor(Base):
     """A conductor process. Alive = online and heard of recently."""
@@ -256,7 +249,7 @@ class Conductor(Base):
     created_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
     updated_at: Mapped[datetime.datetime] = mapped_column(types.Utc, default=types.utcnow)
 
-    __table_args__ = (sa.Index("ix_conductors_alive", "online", "updated_at"), MYSQL)
+    __table_args__ = (sa.Index("ix_conductors_alive", "online", "updated_at"),)
 
 
 class ConductorInterface(Base):
@@ -271,8 +264,6 @@ class ConductorInterface(Base):
     interface_type: Mapped[str] = mapped_column(_text(16), primary_key=True)
     interface_name: Mapped[str] = mapped_column(_text(64), primary_key=True)
     is_default: Mapped[bool] = mapped_column(default=False)
-
-    __table_args__ = (MYSQL,)
 
 
 class StepRun(Base):
@@ -301,7 +292,7 @@ class StepRun(Base):
     abort_requested_at: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
     abort_requested_by: Mapped[str | None] = mapped_column(_text())
 
-    __table_args__ = (sa.Index("ix_step_runs_node", "node_id", "id"), MYSQL)
+    __table_args__ = (sa.Index("ix_step_runs_node", "node_id", "id"),)
 
 
 class StepAttempt(Base):
@@ -349,9 +340,7 @@ class StepAttempt(Base):
             "owner",
             "due_at",
             sqlite_where=sa.text("owner IS NOT NULL"),
-            postgresql_where=sa.text("owner IS NOT NULL"),
         ),
-        MYSQL,
     )
 
 
@@ -369,8 +358,15 @@ class NodeHistory(Base):
     event: Mapped[str] = mapped_column(types.LongText)
     conductor: Mapped[str | None] = mapped_column(_text())
     user: Mapped[str | None] = mapped_column(_text())
+    project: Mapped[str | None] = mapped_column(_text())
+    """Of the user who asked for what happened."""
+    state: Mapped[str | None] = mapped_column(_text(40))
+    """The node's provision state when it happened."""
+    target_provision_state: Mapped[str | None] = mapped_column(_text(40))
+    duration_seconds: Mapped[int | None]
+    """For how long the node had been in that state."""
 
-    __table_args__ = (sa.Index("ix_node_history_node", "node_id", "id"), MYSQL)
+    __table_args__ = (sa.Index("ix_node_history_node", "node_id", "id"),)
 
 
 class SchemaRevision(Base):
@@ -386,8 +382,6 @@ class SchemaRevision(Base):
     position: Mapped[int]
     compatible_from: Mapped[int]
     applied_at: Mapped[datetime.datetime] = mapped_column(types.Utc)
-
-    __table_args__ = (MYSQL,)
 
 
 INTERFACE_COLUMNS = {kind: f"{kind}_interface" for kind in steps.INTERFACE_TYPES}

@@ -85,6 +85,8 @@ class NodeMethods:
     _view: dict[str, Any] | None = None
     verify_step: dict[str, Any] | None = None
     """The current step of a verification: no column, its attempt names it."""
+    job_step: dict[str, Any] | None = None
+    """The same of work that has no steps."""
     _loaded: dict[str, Any] | None = None
 
     @property
@@ -149,6 +151,10 @@ class NodeMethods:
     def mark_loaded(self) -> None:
         """Remember the present values; :meth:`changes` compares with them."""
         self._loaded = self._snapshot()
+
+    def was(self, attribute: str) -> Any:
+        """Return what a plain column held when it was read or written last."""
+        return (self._loaded or {}).get(attribute)
 
     def stored(self, values: Mapping[str, Any]) -> None:
         """Take these attributes as written: they are the present values."""

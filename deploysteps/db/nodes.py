@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +12,18 @@ import sqlalchemy as sa
 from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database, again
-from deploysteps.db.models import Node, NodeHistory, Port
+from deploysteps.db.models import Node, NodeHistory, Port, table
 from deploysteps.db.node import STEP_KEYS as STEP_KEYS
-from deploysteps.db.pages import exists, fetch, has, is_uuid, page, rows_of, translating
+from deploysteps.db.pages import (
+    exists,
+    fetch,
+    has,
+    is_uuid,
+    page,
+    paged,
+    rows_of,
+    translating,
+)
 
 _IDENT: Any = sa.bindparam("ident")
 _BY_ID, _BY_UUID, _BY_NAME = (
@@ -81,6 +91,7 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "shard_in": lambda v: Node.shard.in_(list(v)),
     "sharded": lambda v: has(Node.shard) if v else Node.shard.is_(None),
     "uuid_in": lambda v: Node.uuid.in_(list(v)),
+    "visible_to": lambda v: sa.or_(Node.owner == v, Node.lessee == v),
 }
 
 
@@ -123,16 +134,48 @@ def listing(
     :raises InvalidParameterValue: for an unknown filter or sort key.
     :raises NotFound: for an unknown marker (a uuid).
     """
-    query = rows_of(Node)
-    for name, value in (filters or {}).items():
-        if name not in FILTERS:
-            raise exceptions.InvalidParameterValue(f"unknown node filter {name!r}")
-        query = query.where(FILTERS[name](value))
+    query = _narrowed(rows_of(Node), filters)
     return database.read(
         lambda c: page(
             query, Node, c, limit=limit, marker=marker, sort_key=sort_key, sort_dir=sort_dir
         )
     )
+
+
+def rows(
+    database: Database,
+    columns: tuple[str, ...],
+    *,
+    filters: Mapping[str, Any] | None = None,
+    **asked: Any,
+) -> Sequence[Sequence[Any]]:
+    """Return some columns of a page of nodes, those of JSON as text; as :func:`listing`.
+
+    :param columns: names of the table's columns, in the order of a row's values.
+    """
+    query = _narrowed(_some(columns), filters)
+    return database.read(lambda c: c.execute(paged(query, Node, c, **asked)).all())
+
+
+@functools.lru_cache(256)
+def _some(columns: tuple[str, ...]) -> sa.Select[Any]:
+    held = table(Node).c
+    return sa.select(
+        *(
+            sa.type_coerce(held[name], sa.Text).label(name)
+            if isinstance(held[name].type, types.Json)
+            else held[name]
+            for name in columns
+        )
+    )
+
+
+def _narrowed(query: sa.Select[Any], filters: Mapping[str, Any] | None) -> sa.Select[Any]:
+    for name, value in (filters or {}).items():
+        if name not in FILTERS:
+            raise exceptions.InvalidParameterValue(f"unknown node filter {name!r}")
+        query = query.where(FILTERS[name](value))
+    return query
 
 
 def insert(database: Database, values: Mapping[str, Any]) -> Node:
@@ -163,6 +206,24 @@ def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) ->
     database.write(work, happened=again)
 
 
+def shards(database: Database) -> list[tuple[str | None, int]]:
+    """Return shard -> how many nodes are in it, the fullest first; None: in none."""
+    many = sa.func.count()
+    query = sa.select(Node.shard, many).group_by(Node.shard).order_by(many.desc(), Node.shard)
+    return [(row[0], row[1]) for row in database.read(lambda c: c.execute(query).all())]
+
+
+def children(database: Database, uuid: str, visible_to: str | None = None) -> list[str]:
+    """Return the uuids of the nodes whose parent this is.
+
+    :param visible_to: a project: only nodes that it owns or has on loan.
+    """
+    query = sa.select(Node.uuid).where(Node.parent_node == uuid).order_by(Node.id)
+    if visible_to is not None:
+        query = query.where(FILTERS["visible_to"](visible_to))
+    return database.read(lambda c: list(c.execute(query).scalars()))
+
+
 def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:
     """Return the nodes that own ports of these addresses."""
     wanted = [address.lower() for address in addresses]
@@ -176,19 +237,33 @@ def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:
 
 
 def history_row(
-    node_id: int,
+    node: Node | int,
     event: str,
     *,
     event_type: str,
     severity: str = "INFO",
     conductor: str | None = None,
     user: str | None = None,
+    project: str | None = None,
 ) -> dict[str, Any]:
-    """Return the values of a history entry, to be inserted with what it tells of."""
+    """Return the values of a history entry, to be inserted with what it tells of.
+
+    :param node: the node, of which the state that is stored is told and since
+        when; or only its row id.
+    """
+    now = types.utcnow()
+    state = target = since = None
+    if isinstance(node, Node):
+        state, target = node.was("provision_state"), node.was("target_provision_state")
+        since = node.was("provision_updated_at")
     return {
         "uuid": str(uuid4()),
-        "node_id": node_id,
-        "created_at": types.utcnow(),
+        "node_id": node.id if isinstance(node, Node) else node,
+        "created_at": now,
+        "state": state,
+        "target_provision_state": target,
+        "duration_seconds": max(int((now - since).total_seconds()), 0) if since else None,
+        "project": project[:255] if project else None,
         "severity": severity,
         "event_type": event_type,
         "event": event,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
-from deploysteps import exceptions
+from deploysteps import exceptions, group_exceptions
 from deploysteps.db import types
 from deploysteps.db.models import Base, Node, table
 
@@ -55,6 +55,14 @@ def made(model: type[M], **values: Any) -> M:
     return item
 
 
+def of_row(model: type[M], row: Sequence[Any]) -> M:
+    """Return a detached object of the values of a row, in the table's order."""
+    make, keys = _hydration(model)
+    item: M = make()
+    item.__dict__.update(zip(keys, row, strict=True))
+    return item
+
+
 def fetch(
     connection: sa.Connection,
     model: type[M],
@@ -88,7 +96,30 @@ def page(
     sort_key: str,
     sort_dir: str,
 ) -> list[M]:
-    """Return one page of a query, after the row whose uuid is ``marker``.
+    """Return one page of a query; see :func:`paged`."""
+    query = paged(
+        query,
+        model,
+        connection,
+        limit=limit,
+        marker=marker,
+        sort_key=sort_key,
+        sort_dir=sort_dir,
+    )
+    return fetch(connection, model, query)
+
+
+def paged(
+    query: sa.Select[Any],
+    model: type[Base],
+    connection: sa.Connection,
+    *,
+    limit: int | None,
+    marker: str | None,
+    sort_key: str,
+    sort_dir: str,
+) -> sa.Select[Any]:
+    """Return the query of one page of a query, after the row whose uuid is ``marker``.
 
     :raises InvalidParameterValue: for a column that cannot be sorted by.
     :raises NotFound: for an unknown marker.
@@ -116,7 +147,7 @@ def page(
     if column.nullable:
         order.insert(0, column.is_(None))  # last, whichever way the rest goes
     query = query.order_by(*order)
-    return fetch(connection, model, query.limit(limit) if limit else query)
+    return query.limit(limit) if limit else query
 
 
 def _after(
@@ -163,6 +194,13 @@ _CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]
     ("deploy_templates", "name"): (exceptions.DeployTemplateDuplicateName, {"name": "name"}),
     ("runbooks", "uuid"): (exceptions.RunbookAlreadyExists, {"uuid": "uuid"}),
     ("runbooks", "name"): (exceptions.RunbookDuplicateName, {"name": "name"}),
+    ("allocations", "uuid"): (group_exceptions.AllocationAlreadyExists, {"uuid": "uuid"}),
+    ("allocations", "name"): (group_exceptions.AllocationDuplicateName, {"name": "name"}),
+    ("allocations", "node_id"): (group_exceptions.NodeHasAllocation, {"node": "uuid"}),
+    ("chassis", "uuid"): (group_exceptions.ChassisAlreadyExists, {"uuid": "uuid"}),
+    ("portgroups", "uuid"): (group_exceptions.PortgroupAlreadyExists, {"uuid": "uuid"}),
+    ("portgroups", "name"): (group_exceptions.PortgroupDuplicateName, {"name": "name"}),
+    ("portgroups", "address"): (group_exceptions.PortgroupMACAlreadyExists, {"mac": "address"}),
 }
 # How each database names the constraint; anchored, since the text quotes
 # the value as well, and that may look like anything.

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database, again
-from deploysteps.db.models import Port
+from deploysteps.db.models import Node, Port
 from deploysteps.db.pages import exists, fetch, page, rows_of, translating
 
 
@@ -37,17 +37,27 @@ def listing(
     *,
     node_id: int | None = None,
     address: str | None = None,
+    portgroup: str | None = None,
+    visible_to: str | None = None,
     limit: int | None = None,
     marker: str | None = None,
     sort_key: str = "id",
     sort_dir: str = "asc",
 ) -> list[Port]:
-    """Return a page of ports."""
+    """Return a page of ports.
+
+    :param visible_to: a project: only ports of nodes that it owns or leases.
+    """
     query = rows_of(Port)
     if node_id is not None:
         query = query.where(Port.node_id == node_id)
     if address is not None:
         query = query.where(Port.address == address.lower())
+    if portgroup is not None:
+        query = query.where(Port.portgroup_uuid == portgroup)
+    if visible_to is not None:
+        its = sa.or_(Node.owner == visible_to, Node.lessee == visible_to)
+        query = query.where(Port.node_id.in_(sa.select(Node.id).where(its)))
     return database.read(
         lambda c: page(
             query, Port, c, limit=limit, marker=marker, sort_key=sort_key, sort_dir=sort_dir

@@ -52,6 +52,18 @@ def of_node(
     return database.read(work)
 
 
+def one_of_node(database: Database, node_id: int, uuid: str) -> StepRun:
+    """Return a run of a node by its uuid.
+
+    :raises RunNotFound: the node has no such run.
+    """
+    query = rows_of(StepRun).where(StepRun.node_id == node_id, StepRun.uuid == uuid.lower())
+    found = database.read(lambda c: fetch(c, StepRun, query))
+    if not found:
+        raise exceptions.RunNotFound(run=uuid[:255])
+    return found[0]
+
+
 def attempts(database: Database, run_ids: Sequence[int]) -> dict[int, list[StepAttempt]]:
     """Return run id -> its attempts in the order they began, in one query."""
     query = (

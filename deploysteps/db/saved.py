@@ -1,4 +1,4 @@
-"""Queries on saved lists of steps: what templates and runbooks have in common."""
+"""Queries on what is named by a uuid or a name: templates, runbooks, chassis, portgroups."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import sqlalchemy as sa
 from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database
+from deploysteps.db.group_models import Chassis, Portgroup
 from deploysteps.db.models import DeployTemplate, Runbook, table
 from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
 
 M = TypeVar("M", DeployTemplate, Runbook)
+"""What is a saved list of steps."""
+R = TypeVar("R", DeployTemplate, Runbook, Chassis, Portgroup)
 
 _GIVEN_HERE = frozenset({"id", "created_at", "updated_at"})
 
 
-class Saved(Generic[M]):
+class Saved(Generic[R]):
     """One of these tables; a row is named by its uuid or its name.
 
     :param model: the table.
@@ -29,25 +32,27 @@ class Saved(Generic[M]):
 
     def __init__(
         self,
-        model: type[M],
+        model: type[R],
         missing: Callable[[str], exceptions.NotFound],
         filters: Mapping[str, Callable[[Any], sa.ColumnElement[bool]]] | None = None,
     ) -> None:
         """See the class."""
-        self._model: type[M] = model
+        self._model: type[R] = model
         self._missing = missing
         self.fields = tuple(c.name for c in table(model).c if c.name not in _GIVEN_HERE)
         """The columns that their user fills."""
-        self._filters = {"name_in": lambda v: model.name.in_(list(v)), **(filters or {})}
+        self._name: Any = getattr(model, "name", None)
+        """The column with the name, if these have one."""
+        self._filters = {"name_in": lambda v: self._name.in_(list(v)), **(filters or {})}
 
-    def get(self, database: Database, ident: str) -> M:
+    def get(self, database: Database, ident: str) -> R:
         """Return the row of this uuid or name.
 
         :raises NotFound: there is none; the kind's own error.
         """
         return database.read(lambda c: self._get(c, ident))
 
-    def values(self, row: M) -> dict[str, Any]:
+    def values(self, row: R) -> dict[str, Any]:
         """Return the columns of a row that its user fills."""
         return {name: getattr(row, name) for name in self.fields}
 
@@ -60,7 +65,7 @@ class Saved(Generic[M]):
         marker: str | None = None,
         sort_key: str = "id",
         sort_dir: str = "asc",
-    ) -> list[M]:
+    ) -> list[R]:
         """Return a page of rows.
 
         :raises InvalidParameterValue: for an unknown filter or sort key.
@@ -80,15 +85,15 @@ class Saved(Generic[M]):
             )
         )  # fmt: skip
 
-    def named(self, database: Database, names: Collection[str]) -> dict[str, M]:
+    def named(self, database: Database, names: Collection[str]) -> dict[str, R]:
         """Return name -> row of those that there are, in one query."""
         if not names:
             return {}
-        query = rows_of(self._model).where(self._model.name.in_(list(names)))
-        found = database.read(lambda c: fetch(c, self._model, query.order_by(self._model.name)))
-        return {row.name: row for row in found}
+        query = rows_of(self._model).where(self._name.in_(list(names)))
+        found = database.read(lambda c: fetch(c, self._model, query.order_by(self._name)))
+        return {str(row.__dict__["name"]): row for row in found}
 
-    def insert(self, database: Database, values: Mapping[str, Any]) -> M:
+    def insert(self, database: Database, values: Mapping[str, Any]) -> R:
         """Insert a row and return it; it is given a uuid when it has none.
 
         :raises Conflict: its name or its uuid is taken; the kind's own error.
@@ -108,7 +113,7 @@ class Saved(Generic[M]):
         values: Mapping[str, Any],
         *,
         before: Mapping[str, Any] | None = None,
-    ) -> M:
+    ) -> R:
         """Change a row and return it.
 
         :param before: what these columns have to hold still.
@@ -117,7 +122,7 @@ class Saved(Generic[M]):
         """
         now = types.utcnow()
 
-        def work(connection: sa.Connection) -> M:
+        def work(connection: sa.Connection) -> R:
             found = self._get(connection, ident, lock=True)
             for name, value in (before or {}).items():
                 if types.encode(getattr(found, name)) != types.encode(value):
@@ -138,7 +143,7 @@ class Saved(Generic[M]):
         with translating({**values, "uuid": ident}):
             return database.write(work, happened=happened)
 
-    def delete(self, database: Database, ident: str) -> M:
+    def delete(self, database: Database, ident: str) -> R:
         """Remove a row, and return what it was.
 
         :raises NotFound: there is none.
@@ -152,9 +157,11 @@ class Saved(Generic[M]):
             raise self._missing(ident)
         return found
 
-    def _get(self, connection: sa.Connection, ident: str, *, lock: bool = False) -> M:
+    def _get(self, connection: sa.Connection, ident: str, *, lock: bool = False) -> R:
         by_uuid = is_uuid(ident)
-        column = self._model.uuid if by_uuid else self._model.name
+        if not by_uuid and self._name is None:
+            raise self._missing(ident)
+        column = self._model.uuid if by_uuid else self._name
         query = rows_of(self._model).where(column == (ident.lower() if by_uuid else ident))
         found = fetch(connection, self._model, query.with_for_update() if lock else query)
         if not found:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from deploysteps.db import types
+from deploysteps.db import events, types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
@@ -81,7 +81,9 @@ _BEGIN_RUNNING = (
     "started_at",
 )
 _BEGIN_WAITING = (*_BEGIN_RUNNING, *_WAIT_COLUMNS)
-_WAIT = _FINISH.values(state=WAITING, signal=None, signal_detail=None, **_bound(*_WAIT_COLUMNS))
+_WAIT = _FINISH.values(
+    state=WAITING, signal=None, signal_detail=None, **_bound(*_WAIT_COLUMNS, "evidence")
+)
 _UNSIGNALLED = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal == "beat")
 _REARM = (
     _where(sa.update(_ATTEMPT))
@@ -123,11 +125,31 @@ _END_RUN_UNLESS_ABORT = _END_RUN.where(_RUN.c.abort_requested_at.is_(None))
 def begin(attempt: StepAttempt) -> Also:
     """Insert an attempt that runs now, or that waits first (a retry's pause)."""
     columns = _BEGIN_RUNNING if attempt.owner is None else _BEGIN_WAITING
-    return Also(_INSERT_ATTEMPT, {name: getattr(attempt, name) for name in columns})
+    kind = events.STEP_RETRIED if attempt.attempt > 1 else events.STEP_STARTED
+    return Also(
+        _INSERT_ATTEMPT,
+        {name: getattr(attempt, name) for name in columns},
+        tells=_told(attempt, kind, conductor=attempt.conductor, waits_for=attempt.owner),
+    )
+
+
+def _told(attempt: StepAttempt, kind: str, **more: Any) -> events.New:
+    """Return an event of a step."""
+    named = {
+        "interface": attempt.interface,
+        "step": attempt.step,
+        "position": attempt.position,
+        "attempt": attempt.attempt,
+    }
+    return events.New(kind, attempt.run_id, {**named, **more})
+
+
+_ENDED_BADLY = ("failed", "timeout", "interrupted")
+"""Outcomes of an attempt that nobody has asked for."""
 
 
 def finish(
-    key: Key,
+    attempt: StepAttempt,
     outcome: str,
     now: datetime.datetime,
     *,
@@ -141,15 +163,24 @@ def finish(
         "v_outcome": outcome,
         "v_error": error,
         "v_evidence": dict(evidence) if evidence else None,
-        **_named(key),
+        **_named(key_of(attempt)),
     }
-    return Also(_FINISH_WAITING if waited else _FINISH_RUNNING, values, must=True)
+    told = _told(
+        attempt,
+        events.STEP_FAILED if outcome in _ENDED_BADLY else events.STEP_FINISHED,
+        outcome=outcome,
+        seconds=round(max((now - attempt.started_at).total_seconds(), 0.0), 6),
+        error=events.shortened(error),
+    )
+    return Also(_FINISH_WAITING if waited else _FINISH_RUNNING, values, must=True, tells=told)
 
 
-def wait(key: Key, values: Mapping[str, Any]) -> Also:
+def wait(attempt: StepAttempt, values: Mapping[str, Any]) -> Also:
     """Let an attempt wait; ``values`` has ``owner``, ``due_at`` and so on."""
     bound = {f"v_{name}": values.get(name) for name in _WAIT_COLUMNS}
-    return Also(_WAIT, {**bound, **_named(key)}, must=True)
+    bound["v_evidence"] = dict(attempt.evidence) if attempt.evidence else None
+    told = _told(attempt, events.STEP_WAITING, waits_for=values.get("owner"))
+    return Also(_WAIT, {**bound, **_named(key_of(attempt))}, must=True, tells=told)
 
 
 _STILL_WAITS = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state == WAITING).values(state=WAITING)
@@ -176,9 +207,11 @@ def rearm(
     return Also(_REARM, values, must=True)
 
 
-def enter(key: Key, conductor: str) -> Also:
+def enter(attempt: StepAttempt, conductor: str) -> Also:
     """Let a waiting attempt run (again)."""
-    return Also(_ENTER, {"v_conductor": conductor, **_named(key)}, must=True)
+    values = {"v_conductor": conductor, **_named(key_of(attempt))}
+    told = _told(attempt, events.STEP_RESUMED, conductor=conductor)
+    return Also(_ENTER, values, must=True, tells=told)
 
 
 def signal(
@@ -292,7 +325,13 @@ def end_run(
 ) -> Also:
     """End a run that has not ended; a good end gives way to an abort asked for."""
     values = {"k_run": run_id, "v_finished_at": now, "v_outcome": outcome, "v_error": error}
-    return Also(_END_RUN_UNLESS_ABORT if good else _END_RUN, values, must=True)
+    told = {"outcome": outcome, "error": events.shortened(error)}
+    return Also(
+        _END_RUN_UNLESS_ABORT if good else _END_RUN,
+        values,
+        must=True,
+        tells=events.New(events.RUN_FINISHED, run_id, told),
+    )
 
 
 def history(row: Mapping[str, Any]) -> Also:

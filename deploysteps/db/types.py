@@ -8,7 +8,6 @@ import marshal
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 
 from deploysteps.texts import scrub as scrub
@@ -36,6 +35,18 @@ def fingerprint(value: Any) -> bytes:
         return encode(value).encode()
 
 
+_MARIADB = ("mysql", "mariadb")
+
+
+def _long_text(dialect: Dialect) -> sa.types.TypeEngine[str]:
+    """Return the type of a text of any length; other databases' modules are not loaded."""
+    if dialect.name not in _MARIADB:
+        return sa.Text()
+    from sqlalchemy.dialects import mysql
+
+    return mysql.LONGTEXT()
+
+
 class Json(sa.types.TypeDecorator[Any]):
     """A JSON value in a text column; ``None`` is SQL NULL."""
 
@@ -44,9 +55,7 @@ class Json(sa.types.TypeDecorator[Any]):
 
     def load_dialect_impl(self, dialect: Dialect) -> Any:
         """MariaDB's TEXT ends at 64 KiB; take the long one."""
-        return dialect.type_descriptor(
-            mysql.LONGTEXT() if dialect.name in ("mysql", "mariadb") else sa.Text()
-        )
+        return dialect.type_descriptor(_long_text(dialect))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         """Encode on the way in."""
@@ -76,9 +85,7 @@ class LongText(sa.types.TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: Dialect) -> Any:
         """As :meth:`Json.load_dialect_impl`."""
-        return dialect.type_descriptor(
-            mysql.LONGTEXT() if dialect.name in ("mysql", "mariadb") else sa.Text()
-        )
+        return dialect.type_descriptor(_long_text(dialect))
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Scrub on the way in."""
@@ -93,9 +100,11 @@ class Utc(sa.types.TypeDecorator[datetime.datetime]):
 
     def load_dialect_impl(self, dialect: Dialect) -> Any:
         """MariaDB drops microseconds unless asked not to."""
-        return dialect.type_descriptor(
-            mysql.DATETIME(fsp=6) if dialect.name in ("mysql", "mariadb") else sa.DateTime()
-        )
+        if dialect.name not in _MARIADB:
+            return dialect.type_descriptor(sa.DateTime())
+        from sqlalchemy.dialects import mysql
+
+        return dialect.type_descriptor(mysql.DATETIME(fsp=6))
 
     def process_bind_param(
         self, value: datetime.datetime | None, dialect: Dialect

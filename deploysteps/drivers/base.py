@@ -30,6 +30,7 @@ from deploysteps.drivers.interfaces import (
     StorageInterface,
     VendorInterface,
 )
+from deploysteps.drivers.passthru import driver_passthru, passthru
 from deploysteps.drivers.periodic import node_periodic
 
 __all__ = [
@@ -50,8 +51,10 @@ __all__ = [
     "VendorInterface",
     "clean_step",
     "deploy_step",
+    "driver_passthru",
     "node_periodic",
     "overrides_check_step",
+    "passthru",
     "service_step",
     "validate_step_args",
     "verify_step",

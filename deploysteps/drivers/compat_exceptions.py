@@ -56,6 +56,7 @@ __all__ = [
     "InvalidStateRequested",
     "IronicException",
     "MissingParameterValue",
+    "NoFreePhysicalPorts",
     "NodeAssociated",
     "NodeCleaningFailure",
     "NodeInMaintenance",
@@ -71,6 +72,8 @@ __all__ = [
     "RedfishError",
     "StorageError",
     "UnsupportedDriverExtension",
+    "VifAlreadyAttached",
+    "VifNotAttached",
 ]
 
 IronicException = DeployStepsException
@@ -154,3 +157,27 @@ class StorageError(DeployStepsException):
     """A remote volume failed."""
 
     _msg_fmt = "Storage operation failure."
+
+
+class VifAlreadyAttached(Invalid):
+    """The virtual interface has a port already.
+
+    A refusal for good: no 409, which clients would try again.
+    """
+
+    _msg_fmt = (
+        "Unable to attach VIF because VIF %(vif)s is already attached to Ironic %(object_type)s "
+        "%(object_uuid)s"
+    )
+
+
+class VifNotAttached(Invalid):
+    """The node does not have this virtual interface."""
+
+    _msg_fmt = "Unable to detach VIF %(vif)s from node %(node)s because it is not attached to it."
+
+
+class NoFreePhysicalPorts(Invalid):
+    """No port is left for another virtual interface."""
+
+    _msg_fmt = "Unable to attach VIF %(vif)s, not enough free physical ports."

@@ -52,7 +52,7 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         :param flow: name of the flow, such as ``deploy``.
         :param step: name of the method.
         """
-        return cls.declared_steps[flow].get(step)
+        return cls.declared_steps[flow].get(step) if flow in cls.declared_steps else None
 
     @functools.cached_property
     def deploy_steps(self) -> list[steps.StepDict]:
@@ -146,6 +146,19 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
         :raises Exception: any; the step has failed for this reason.
         """
         return states.StepStatus.DONE
+
+    def adopt_step(self, task: protocols.Task, step: Mapping[str, Any]) -> str | None:
+        """Tell whether a step goes on whose conductor was lost while its code ran.
+
+        Asked at the next start, or by the conductor that takes the node over.
+        An interface that can find its work again, such as a job of the
+        machine's controller, answers as the step itself would have.
+
+        :returns: the wait state: the step goes on, and its wait ends as any
+            other; None: it cannot be told, and what the step declared of
+            being ``repeatable`` decides.
+        """
+        return None
 
     def _own_steps(self, declared: list[steps.StepDict]) -> list[steps.StepDict]:
         self._require_type()

@@ -11,7 +11,7 @@ import functools
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from typing import Any
 
 from stevedore import named
@@ -57,7 +57,14 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def _installed(group: str) -> Iterable[EntryPoint]:
-    return importlib.metadata.entry_points(group=group)
+    found: Iterable[EntryPoint] = _everything().select(group=group)
+    return found
+
+
+@functools.cache
+def _everything() -> Any:
+    """Return what is installed. Each look reads a file of every distribution there is."""
+    return importlib.metadata.entry_points()
 
 
 def distributions(group: str) -> dict[tuple[str, str], list[str]]:
@@ -67,10 +74,14 @@ def distributions(group: str) -> dict[tuple[str, str], list[str]]:
     """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for point in _installed(group):
-        dist = point.dist
-        label = f"{dist.name} {dist.version}" if dist else "unknown distribution"
-        found[point.name, point.value].append(label)
+        found[point.name, point.value].append(_label(point.dist))
     return found
+
+
+@functools.cache
+def _label(dist: Distribution | None) -> str:
+    # Name and version are parsed out of a file, each time that they are asked for.
+    return f"{dist.name} {dist.version}" if dist else "unknown distribution"
 
 
 def load(

@@ -6,13 +6,16 @@ configuration says; see :mod:`deploysteps.drivers.fake_base`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from deploysteps import exceptions, protocols, states
-from deploysteps.drivers import hardware_type, interfaces, noop
+from deploysteps.drivers import compat_exceptions, hardware_type, interfaces, noop
+from deploysteps.drivers.agent.deploy import CustomAgentDeploy, DirectDeploy
 from deploysteps.drivers.contract import BaseInterface
 from deploysteps.drivers.declare import deploy_step, verify_step
 from deploysteps.drivers.fake_base import Fake
+from deploysteps.drivers.fake_management import FakeManagement as FakeManagement
 from deploysteps.drivers.fake_steps import (
     FakeBIOS,
     FakeDeploy,
@@ -65,40 +68,6 @@ class FakePower(Fake, interfaces.PowerInterface):
         self.reboot(task)
 
 
-class FakeManagement(Fake, noop.NoopManagement):
-    """A boot device that is kept with the node."""
-
-    def set_boot_device(self, task: protocols.Task, device: str, persistent: bool = False) -> None:
-        """Keep the device.
-
-        :raises InvalidParameterValue: for a device that does not exist.
-        """
-        if device not in self.get_supported_boot_devices(task):
-            raise exceptions.InvalidParameterValue(
-                f"fake management cannot boot from {device!r}; it can from "
-                f"{', '.join(self.get_supported_boot_devices(task))}"
-            )
-        self.act(task, "set_boot_device")
-        task.node.set_driver_internal_info(
-            "fake_boot_device", {"boot_device": device, "persistent": persistent}
-        )
-
-    def get_boot_device(self, task: protocols.Task) -> dict[str, Any]:
-        """Return the device that was set."""
-        unknown = super().get_boot_device(task)
-        return dict(task.node.driver_internal_info.get("fake_boot_device", unknown))
-
-    @verify_step(priority=10, repeatable=True)
-    def check_bmc(self, task: protocols.Task) -> None:
-        """Reach the controller that is not there."""
-        self.act(task, "check_bmc")
-
-    @on_request(repeatable=True)
-    def reset_bmc(self, task: protocols.Task) -> None:
-        """Reset the controller that is not there."""
-        self.act(task, "reset_bmc")
-
-
 class FakeBoot(Fake, noop.NoopBoot):
     """Boots nothing."""
 
@@ -109,7 +78,35 @@ class FakeBoot(Fake, noop.NoopBoot):
 
 
 class FakeNetwork(Fake, noop.NoopNetwork):
-    """Networks that are not there."""
+    """Networks that are not there; virtual interfaces are kept with the node."""
+
+    def vif_list(self, task: protocols.Task) -> list[dict[str, Any]]:
+        """Return the virtual interfaces that were attached."""
+        return [{"id": vif} for vif in task.node.driver_internal_info.get("fake_vifs", [])]
+
+    def vif_attach(self, task: protocols.Task, vif_info: Mapping[str, Any]) -> None:
+        """Keep the virtual interface.
+
+        :raises VifAlreadyAttached: it was attached before.
+        """
+        self.act(task, "vif_attach")
+        vifs, vif = task.node.driver_internal_info.get("fake_vifs", []), vif_info["id"]
+        if vif in vifs:
+            raise compat_exceptions.VifAlreadyAttached(
+                vif=vif, object_type="node", object_uuid=task.node.uuid
+            )
+        task.node.set_driver_internal_info("fake_vifs", [*vifs, vif])
+
+    def vif_detach(self, task: protocols.Task, vif_id: str) -> None:
+        """Forget the virtual interface.
+
+        :raises VifNotAttached: it was not attached.
+        """
+        self.act(task, "vif_detach")
+        vifs = task.node.driver_internal_info.get("fake_vifs", [])
+        if vif_id not in vifs:
+            raise compat_exceptions.VifNotAttached(vif=vif_id, node=task.node.uuid)
+        task.node.set_driver_internal_info("fake_vifs", [vif for vif in vifs if vif != vif_id])
 
     @deploy_step(priority=0, repeatable=True)
     def configure_switch(self, task: protocols.Task) -> None:
@@ -134,6 +131,17 @@ class FakeInspect(Fake, interfaces.InspectInterface):
         self.act(task, "inspect_hardware")
         found = {"cpus": 4, "cpu_arch": "x86_64", "memory_mb": 8192, "local_gb": 100}
         task.node.properties = {**found, **task.node.properties}
+        task.keep_inventory(
+            {
+                "cpu": {"count": found["cpus"], "architecture": found["cpu_arch"]},
+                "memory": {"physical_mb": found["memory_mb"]},
+                "disks": [{"name": "/dev/sda", "size": 100 * 2**30}],
+                "interfaces": [
+                    {"name": f"eth{number}", "mac_address": port.address}
+                    for number, port in enumerate(task.ports)
+                ],
+            }
+        )
         return states.MANAGEABLE
 
     @deploy_step(priority=0, repeatable=True)
@@ -195,7 +203,9 @@ class FakeHardware(hardware_type.GenericHardware):
     supported_bios_interfaces = _supported(FakeBIOS, noop.NoBIOS)
     supported_boot_interfaces = _supported(FakeBoot, noop.NoopBoot)
     supported_console_interfaces = _supported(FakeConsole, noop.NoConsole)
-    supported_deploy_interfaces = _supported(FakeDeploy, noop.NoopDeploy)
+    supported_deploy_interfaces = _supported(
+        FakeDeploy, noop.NoopDeploy, CustomAgentDeploy, DirectDeploy
+    )
     supported_firmware_interfaces = _supported(FakeFirmware, noop.NoFirmware)
     supported_inspect_interfaces = _supported(FakeInspect, noop.NoInspect)
     supported_management_interfaces = _supported(FakeManagement, noop.NoopManagement)

@@ -16,6 +16,7 @@ from deploysteps.drivers import interfaces, raid_schema
 from deploysteps.drivers.contract import wait_state
 from deploysteps.drivers.declare import clean_step, deploy_step, service_step
 from deploysteps.drivers.fake_base import Fake
+from deploysteps.drivers.passthru import passthru
 
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400}
 _TIMES = {"type": "integer", "minimum": 0, "maximum": 1000}
@@ -171,6 +172,34 @@ class FakeDeploy(_Polled, interfaces.DeployInterface):
             raise exceptions.StepNotReady(f"time {waited} of {times}", after=after)
 
 
+_RULES = {"read_only": False, "reset_required": True, "unique": False}
+_SETTINGS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "sriov",
+        "value": "Disabled",
+        "attribute_type": "Enumeration",
+        "allowable_values": ["Enabled", "Disabled"],
+        **_RULES,
+    },
+    {
+        "name": "boot_delay",
+        "value": "5",
+        "attribute_type": "Integer",
+        "lower_bound": 0,
+        "upper_bound": 60,
+        **_RULES,
+    },
+    {
+        "name": "asset_tag",
+        "value": "",
+        "attribute_type": "String",
+        "min_length": 0,
+        "max_length": 63,
+        **_RULES,
+    },
+)
+
+
 class FakeBIOS(Fake, interfaces.BIOSInterface):
     """Settings that are kept with the node."""
 
@@ -209,20 +238,55 @@ class FakeBIOS(Fake, interfaces.BIOSInterface):
         task.node.del_driver_internal_info("fake_bios")
 
     def cache_bios_settings(self, task: protocols.Task) -> None:
-        """Nothing to read."""
+        """Keep the settings that every fake machine has, and those that were written."""
+        self.act(task, "cache_bios_settings")
+        written = dict(task.node.driver_internal_info.get("fake_bios", {}))
+        known = [
+            {**setting, "value": written.pop(setting["name"], setting["value"])}
+            for setting in _SETTINGS
+        ]
+        others = [{"name": name, "value": value} for name, value in written.items()]
+        task.keep_bios_settings([*known, *others])
+
+
+_VOLUMES = {
+    "create_root_volume": _argument("make the root volume", schema={"type": "boolean"}),
+    "create_nonroot_volumes": _argument("make the others", schema={"type": "boolean"}),
+    "delete_existing": _argument("remove what is there", schema={"type": "boolean"}),
+}
 
 
 class FakeRAID(Fake, interfaces.RAIDInterface):
     """Logical disks that are kept with the node."""
+
+    @on_request(_VOLUMES)
+    def create_configuration(
+        self,
+        task: protocols.Task,
+        create_root_volume: bool = True,
+        create_nonroot_volumes: bool = True,
+        delete_existing: bool = True,
+    ) -> None:
+        """Keep the logical disks of the node's ``target_raid_config``.
+
+        :raises MissingParameterValue: it has none.
+        """
+        self.act(task, "create_configuration")
+        wanted = task.node.target_raid_config
+        if not wanted:
+            raise exceptions.MissingParameterValue(
+                f"Node {task.node.uuid} has no target_raid_config; set it first."
+            )
+        self.apply_configuration(
+            task, wanted, create_root_volume, create_nonroot_volumes, delete_existing
+        )
 
     @on_request(
         {
             "raid_config": _argument(
                 "the logical disks to make", required=True, schema=raid_schema.SCHEMA
             ),
-            "create_root_volume": _argument("make the root volume", schema={"type": "boolean"}),
-            "create_nonroot_volumes": _argument("make the others", schema={"type": "boolean"}),
-            "delete_existing": _argument("remove what is there", schema={"type": "boolean"}),
+            **_VOLUMES,
         },
     )
     def apply_configuration(
@@ -243,12 +307,17 @@ class FakeRAID(Fake, interfaces.RAIDInterface):
             if wanted[disk.get("is_root_volume", False)]
         ]
         task.node.set_driver_internal_info("fake_raid", [*kept, *made])
+        task.node.raid_config = {"logical_disks": [*kept, *made]}
 
     @on_request()
     def delete_configuration(self, task: protocols.Task) -> None:
         """Forget the logical disks."""
         self.act(task, "delete_configuration")
         task.node.del_driver_internal_info("fake_raid")
+        task.node.raid_config = {}
+
+
+_FIRMWARE = {"bmc": "1.0.0", "bios": "1.0.0"}
 
 
 class FakeFirmware(_Polled, interfaces.FirmwareInterface):
@@ -281,14 +350,62 @@ class FakeFirmware(_Polled, interfaces.FirmwareInterface):
     )
     def update(self, task: protocols.Task, settings: Any, seconds: float = 2) -> str:
         """Go on elsewhere; the conductor looks from time to time."""
+        kept = dict(task.node.driver_internal_info.get("fake_firmware", {}))
+        # The last part of the URL stands for the version that is in the file.
+        kept.update({one["component"]: one["url"].rsplit("/", 1)[-1][:80] for one in settings})
+        task.node.set_driver_internal_info("fake_firmware", kept)
         return self.begin(task, "update", seconds)
 
     def cache_firmware_components(self, task: protocols.Task) -> None:
-        """Nothing to read."""
+        """Keep the components that every fake machine has, and those that were updated."""
+        self.act(task, "cache_firmware_components")
+        now = {**_FIRMWARE, **task.node.driver_internal_info.get("fake_firmware", {})}
+        task.keep_firmware_components(
+            [{"component": name, "current_version": version} for name, version in now.items()]
+        )
 
 
 class FakeVendor(Fake, interfaces.VendorInterface):
-    """Takes a message."""
+    """Takes a message, and has the field's four vendor methods."""
+
+    def validate(
+        self, task: protocols.Task, method: str | None = None, *args: Any, **kwargs: Any
+    ) -> None:
+        """Check the node, and the argument of a vendor method.
+
+        :raises MissingParameterValue: it is not given.
+        """
+        super().validate(task)
+        if method is not None and not kwargs.get("bar"):
+            raise exceptions.MissingParameterValue(
+                f"Parameter 'bar' not passed to method '{method}'."
+            )
+
+    @passthru(["POST"], description="Test if the value of bar is baz")
+    def first_method(self, task: protocols.Task, http_method: str, bar: Any) -> bool:
+        """Compare, in a worker."""
+        self.act(task, "first_method")
+        return bool(bar == "baz")
+
+    @passthru(["POST"], description="Test if the value of bar is kazoo")
+    def second_method(self, task: protocols.Task, http_method: str, bar: Any) -> bool:
+        """Compare, in a worker."""
+        self.act(task, "second_method")
+        return bool(bar == "kazoo")
+
+    @passthru(["POST"], async_call=False, description="Test if the value of bar is meow")
+    def third_method_sync(self, task: protocols.Task, http_method: str, bar: Any) -> bool:
+        """Compare, while the caller waits."""
+        self.act(task, "third_method_sync")
+        return bool(bar == "meow")
+
+    @passthru(
+        ["POST"], require_exclusive_lock=False, description="Test if the value of bar is woof"
+    )
+    def fourth_method_shared_lock(self, task: protocols.Task, http_method: str, bar: Any) -> bool:
+        """Compare, in a worker, without the node's lock."""
+        self.act(task, "fourth_method_shared_lock")
+        return bool(bar == "woof")
 
     @on_request(
         {

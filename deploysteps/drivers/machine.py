@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from deploysteps import protocols, states
-from deploysteps.drivers import raid_schema
+from deploysteps.drivers import passthru, raid_schema
 from deploysteps.drivers.contract import BaseInterface, DescribedInterface, unsupported
 
 
@@ -127,8 +127,16 @@ class ManagementInterface(DescribedInterface):
         """Return the addresses of the machine's network cards."""
         raise unsupported(task, "get_mac_addresses")
 
+    def get_virtual_media(self, task: protocols.Task) -> list[dict[str, Any]]:
+        """Return the machine's virtual drives and what is in them, as the machine tells it."""
+        raise unsupported(task, "get_virtual_media")
+
     def attach_virtual_media(self, task: protocols.Task, device_type: str, image_url: str) -> None:
-        """Put an image into a virtual drive."""
+        """Put an image into a virtual drive.
+
+        :param device_type: ``cdrom``, ``disk`` or ``floppy``.
+        :param image_url: where the machine's controller finds the image.
+        """
         raise unsupported(task, "attach_virtual_media")
 
     def detach_virtual_media(
@@ -152,7 +160,11 @@ class BIOSInterface(DescribedInterface):
         raise unsupported(task, "factory_reset")
 
     def cache_bios_settings(self, task: protocols.Task) -> None:
-        """Read the settings and keep them with the node."""
+        """Read the settings and keep them with the node, by ``task.keep_bios_settings()``.
+
+        Called when a node was verified, and after each step of this interface.
+        What it raises is logged, and fails nothing.
+        """
         raise unsupported(task, "cache_bios_settings")
 
 
@@ -214,7 +226,11 @@ class FirmwareInterface(DescribedInterface):
         raise unsupported(task, "update")
 
     def cache_firmware_components(self, task: protocols.Task) -> None:
-        """Read the versions and keep them with the node."""
+        """Read the versions and keep them with the node, by ``task.keep_firmware_components()``.
+
+        Called when a node was verified, and after each step of this interface.
+        What it raises is logged, and fails nothing.
+        """
         raise unsupported(task, "cache_firmware_components")
 
 
@@ -237,13 +253,30 @@ class ConsoleInterface(DescribedInterface):
 
 
 class VendorInterface(DescribedInterface):
-    """What only one maker's machines do."""
+    """What only one maker's machines do.
+
+    Methods that carry ``@base.passthru`` or ``@base.driver_passthru`` can be
+    called by their names over the API.
+    """
 
     interface_type = "vendor"
+    vendor_routes: ClassVar[Mapping[str, passthru.Route]] = {}
+    """Name -> what ``@passthru`` declares."""
+    driver_routes: ClassVar[Mapping[str, passthru.Route]] = {}
+    """Name -> what ``@driver_passthru`` declares."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Collect the class's vendor methods as well as its steps."""
+        super().__init_subclass__(**kwargs)
+        cls.vendor_routes, cls.driver_routes = passthru.routes(cls)
 
     @abc.abstractmethod
     def validate(self, task: protocols.Task, method: str | None = None, **kwargs: Any) -> None:
-        """Check a call of a vendor method, or the node when none is named."""
+        """Check a call of a vendor method, or the node when none is named.
+
+        :param method: its name; ``kwargs`` has ``http_method`` and its arguments.
+        :raises InvalidParameterValue: naming the argument.
+        """
 
     def driver_validate(self, method: str, **kwargs: Any) -> None:
-        """Check a call of a vendor method that is not about a node."""
+        """Check a call of a vendor method that is not about a node; as :meth:`validate`."""

@@ -171,6 +171,10 @@ class NoFirmware(_Refuses, interfaces.FirmwareInterface):
 class NoRAID(_Refuses, interfaces.RAIDInterface):
     """There is no RAID controller."""
 
+    def validate_raid_config(self, task: protocols.Task, raid_config: Mapping[str, Any]) -> None:
+        """Refuse."""
+        raise unsupported(task, "validate_raid_config")
+
 
 class NoConsole(_Refuses, interfaces.ConsoleInterface):
     """There is no console."""

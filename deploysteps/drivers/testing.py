@@ -42,6 +42,11 @@ class FakeNode:
     driver_internal_info: dict[str, Any] = dataclasses.field(default_factory=dict)
     properties: dict[str, Any] = dataclasses.field(default_factory=dict)
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    boot_mode: str | None = None
+    secure_boot: bool | None = None
+    console_enabled: bool = False
+    raid_config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    target_raid_config: dict[str, Any] = dataclasses.field(default_factory=dict)
     deploy_step: dict[str, Any] | None = None
     clean_step: dict[str, Any] | None = None
     service_step: dict[str, Any] | None = None
@@ -109,6 +114,10 @@ class FakeTask:
         """Note how far the step is."""
         self.events.append(("report_progress", percent, text))
 
+    def keep_evidence(self, name: str, value: Any) -> None:
+        """Note what was kept."""
+        self.events.append(("keep_evidence", name, value))
+
     def switch_power(self, target: str, timeout: float | None = None) -> None:
         """Note the call, and switch the power interface if there is one."""
         self.events.append(("switch_power", target))
@@ -118,6 +127,20 @@ class FakeTask:
         elif power is not None:
             power.set_power_state(self, target, timeout=timeout)
         self.node.power_state = states.POWER_TARGETS[target]
+
+    def keep_bios_settings(self, settings: Sequence[Mapping[str, Any]]) -> None:
+        """Note the settings."""
+        self.events.append(("keep_bios_settings", list(settings)))
+
+    def keep_firmware_components(self, components: Sequence[Mapping[str, Any]]) -> None:
+        """Note the components."""
+        self.events.append(("keep_firmware_components", list(components)))
+
+    def keep_inventory(
+        self, inventory: Mapping[str, Any], plugin_data: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note the inventory."""
+        self.events.append(("keep_inventory", inventory, plugin_data))
 
     def spawn_after(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Note what is to run later; it does not run."""

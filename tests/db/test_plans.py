@@ -205,6 +205,7 @@ SWEEPS = {
     "node by name": lambda d: nodes.get(d, "node-7"),
     "node by id": lambda d: nodes.get(d, 7),
     "seen": lambda d: beats.see(d, uuid(7)),
+    "seen with its wait": lambda d: beats.see_waiting(d, uuid(7)),
     "addresses": lambda d: nodes.of_addresses(d, ["52:54:00:00:00007"]),
     "ports of a node": lambda d: ports.of_node(d, 7),
     "port by address": lambda d: ports.listing(d, address="52:54:00:00:00007"),

@@ -65,7 +65,7 @@ def test_a_long_plan_and_long_errors(database, make):
     now = types.utcnow()
     also = [
         transitions.finish(
-            transitions.key_of(attempt),
+            attempt,
             "failed",
             now,
             waited=False,

@@ -7,6 +7,8 @@ the block is tried in the way of its language (see ``test_examples``):
     Its last command ends with this exit code.
 ``.. test: background``
     It goes on while the following blocks are tried, as in another terminal.
+``.. test: peers``
+    It needs the real clients: ``make peers`` tries it.
 ``.. test: not run: REASON``
     It cannot be tried here.
 

@@ -13,7 +13,7 @@ pytest.importorskip("sphinx")
 DOC = Path(__file__).resolve().parents[2] / "doc"
 sys.path.insert(0, str(DOC / "_ext"))
 
-from from_the_code import commands, settings, tables  # noqa: E402
+from from_the_code import api, commands, settings, tables  # noqa: E402
 
 PAGES = "\n".join(path.read_text() for path in DOC.rglob("*.rst") if "_build" not in path.parts)
 
@@ -71,3 +71,24 @@ def test_every_command_is_in_the_reference():
     for name in COMMANDS:
         assert f"deploysteps {name}" in told
     assert ".. command:: deploysteps node resume\n" in told and "--skip" in told
+
+
+def test_every_operation_and_every_schema_of_the_rest_api_is_in_its_reference():
+    assert ".. rest-operations::\n" in PAGES and ".. rest-schemas::\n" in PAGES
+    document, told, shapes = api.document(), api.operations(), api.schemas()
+    for path, place in document["paths"].items():
+        for method, operation in place.items():
+            if method != "parameters":
+                heading = f"{method.upper()} {path}".replace("_", "\\_")
+                part = f"\n{told}".split(f"\n{heading}\n~", 1)[1].split("\n~~~", 1)[0]
+                assert f"\n{operation['summary']}.\n" in part, heading
+                assert operation.get("x-rule", "for everybody") in part, heading
+                for argument in operation["parameters"]:
+                    if argument.get("in") == "query":
+                        assert f"* - ``{argument['name']}``\n" in part, heading
+    for name, schema in document["components"]["schemas"].items():
+        part = shapes.split(f".. _schema-{name}:\n", 1)[1].split("\n.. _schema-", 1)[0]
+        for member, shape in schema.get("properties", {}).items():
+            row = part.split(f"* - ``{member}``", 1)[1].split("\n   * ", 1)[0]
+            since = shape.get("x-since", "1.1")
+            assert since == "1.1" or f"- {since}\n" in f"{row}\n", member

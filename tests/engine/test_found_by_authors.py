@@ -49,9 +49,19 @@ def test_a_mistyped_step_is_answered_with_the_one_that_was_meant(sqlite, start):
         service.manager.do_node_deploy(None, node.uuid, deploy_steps=typed)
 
 
-def test_a_forbidden_step_that_nobody_has_is_refused_at_start(sqlite, start, conf):
+SLIPS = {
+    "forbidden_deploy_steps": ["vendor.othr"],
+    "deploy_step_priority_override": "vendor.othr:5",
+}
+    "forbidden_deploy_steps": ["vendor.othr"],
+    "deploy_step_priority_override": "vendor.othr:5",
+}
+
+
+@pytest.mark.parametrize("option", SLIPS)
+def test_a_setting_for_a_step_that_nobody_has_is_refused_at_start(sqlite, start, conf, option):
     """F7: a slip would leave the step allowed."""
-    conf.set_override("forbidden_deploy_steps", ["vendor.othr"], group="conductor")
+    conf.set_override(option, SLIPS[option], group="conductor")
     with pytest.raises(exceptions.ConfigurationError, match=r"vendor.*'othr'.*other"):
         start(sqlite, vendor=Mistaken)
 
@@ -60,8 +70,12 @@ class Agent(support.Deploy):
     def agent_steps(self, task, flow):
         return []
 
+    def get_deploy_steps(self, task):
+        return super().get_deploy_steps(task)
 
-def test_it_is_taken_where_an_agent_may_bring_it(sqlite, start, conf, caplog):
-    conf.set_override("forbidden_deploy_steps", ["vendor.othr"], group="conductor")
+
+@pytest.mark.parametrize("option", SLIPS)
+def test_it_is_told_where_an_agent_may_bring_it(sqlite, start, conf, caplog, option):
+    conf.set_override(option, SLIPS[option], group="conductor")
     start(sqlite, vendor=Mistaken, deploy=Agent)
-    assert "unless an agent brings it" in caplog.text
+    assert option in caplog.text and "unless an agent brings it" in caplog.text

@@ -123,8 +123,10 @@ def run_of(service, node, count, log):
     return sent
 
 
-def test_a_step_costs_one_commit_and_three_statements(database, start):
-    """Promise 4: K steps cost at most K+5 commits, and a step three statements."""
+@pytest.mark.parametrize(("events", "statements"), [(True, 4), (False, 3)])
+def test_a_step_costs_one_commit_and_few_statements(database, conf, start, events, statements):
+    """Promise 4: K steps cost at most K+5 commits, and a step three statements; one more tells."""
+    conf.set_override("enabled", events, group="events")
     sent = {}
     for count in (10, 20):
         log: list[str] = []
@@ -135,7 +137,7 @@ def test_a_step_costs_one_commit_and_three_statements(database, start):
         service.stop()
     steps = 21  # twenty, and deploy.deploy
     assert sent[20].commits <= steps + 5 and sent[20].commits <= 25 + 1
-    assert sent[20].statements - sent[10].statements == 3 * 10
+    assert sent[20].statements - sent[10].statements == statements * 10
     assert sent[20].commits - sent[10].commits == 10
 
 

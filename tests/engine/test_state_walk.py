@@ -25,9 +25,9 @@ from deploysteps.conductor.rpc import local
 from deploysteps.db import conductors, locks, nodes, runs, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepAttempt, StepRun, table
-from deploysteps.drivers import base
+from deploysteps.drivers import base, fake
 from deploysteps.states import Kind
-from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE, StepFlow
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, JOBS, RUNS, SERVICE, StepFlow
 from tests import support
 from tests.conftest import SERVERS, emptied
 from tests.engine import mortal
@@ -147,10 +147,52 @@ class Deploy(support.Deploy):
 
     prepare = prepare_cleaning = prepare_service = _prepared
 
+    def take_over(self, task):
+        job(self.world, task, None)
+
     def tear_down(self, task):
         if task.node.extra.get("tear down") == "dies":
             self.world.of(task).dead = True
             raise Died
+
+
+class Inspect(fake.FakeInspect):
+    """Waits, or dies, as ``extra`` says."""
+
+    world: World
+
+    def inspect_hardware(self, task):
+        return job(self.world, task, states.INSPECTWAIT) or states.MANAGEABLE
+
+    def check_step(self, task, step):
+        return states.StepStatus.RUNNING
+
+
+class Rescue(fake.FakeRescue):
+    """As above."""
+
+    world: World
+
+    def rescue(self, task):
+        return job(self.world, task, states.RESCUEWAIT)
+
+    def unrescue(self, task):
+        return job(self.world, task, None)
+
+    def check_step(self, task, step):
+        return states.StepStatus.RUNNING
+
+
+def job(world: World, task: Any, waits: str | None) -> str | None:
+    how = task.node.extra.get("job")
+    if how == "dies":
+        world.of(task).dead = True
+        raise Died
+    if how == "not ready" and not task.node.extra.get("over"):
+        raise exceptions.StepNotReady("not yet")
+    if how == "polled" and waits:
+        return states.wait(waits, poll=60)
+    return waits if how == "waits" else None
 
 
 # --- the stage ---------------------------------------------------------------------------
@@ -176,8 +218,9 @@ def stage(request: Any, servers: Any) -> Iterator[World]:
         database.wait_ready(print)
         emptied(database)
         conf = mortal.settings(place)
-        found = World(database, conf, support.registry(conf, vendor=Vendor, deploy=Deploy))
-        Vendor.world = Deploy.world = found
+        classes = {"vendor": Vendor, "deploy": Deploy, "inspect": Inspect, "rescue": Rescue}
+        found = World(database, conf, support.registry(conf, **classes))
+        Vendor.world = Deploy.world = Inspect.world = Rescue.world = found
         yield found
         emptied(database)
         database.dispose()
@@ -323,7 +366,31 @@ def deleting(world: World) -> Node:
     return node
 
 
+def asked(flow: StepFlow, how: str) -> Callable[[World], Node]:
+    """Return what begins work of one call, which waits or dies."""
+    event = flow.name
+
+    def bring(world: World) -> Node:
+        start = next(m.start for m in states.TRANSITIONS if m.event == event)
+        node = bare(world, start, extra={"job": how})
+        act = lambda: verb(event)(world, node)  # noqa: E731 - it is called in two ways
+        if how == "dies":
+            dying(world, act)
+        else:
+            act()
+        return node
+
+    return bring
+
+
 BROUGHT: dict[str, Callable[[World], Node]] = {
+    **{f"{flow.name}: cut off": asked(flow, "dies") for flow in JOBS.values()},
+    **{
+        f"{flow.name}: {how}": asked(flow, how)
+        for flow in JOBS.values()
+        if flow.waiting
+        for how in ("waits", "polled", "not ready")
+    },
     **{
         f"{flow.name}: {name}": lambda world, flow=flow, bring=bring: bring(world, flow)
         for flow in FLOWS.values()
@@ -363,6 +430,8 @@ def verb(name: str) -> Callable[[World, Node], None]:
             manager.do_node_service(None, node.uuid, [step("quick")])
         elif event == states.DELETE:
             manager.do_node_tear_down(None, node.uuid)
+        elif event == states.TO_RESCUE:
+            manager.do_node_rescue(None, node.uuid, "let me in")
         else:
             manager.do_provisioning_action(None, node.uuid, event)
 
@@ -533,6 +602,14 @@ def nowhere(event: str) -> Expect:
     return expect
 
 
+_NOT_IN_MAINTENANCE = (
+    states.DEPLOY,
+    states.REBUILD,
+    states.CLEAN,
+    states.SERVICE,
+    states.TO_RESCUE,
+    states.UNRESCUE,
+)
 _VERBS = {
     name: Action(
         verb(name), {states.ABORT: stoppable, states.UNHOLD: held}.get(event, legal(event))
@@ -560,7 +637,7 @@ ACTIONS: dict[str, Action] = {
     **{
         f"{name} in maintenance": Action(in_maintenance(verb(name)), nowhere(event))
         for name, event in states.VERBS.items()
-        if event in (states.DEPLOY, states.REBUILD, states.CLEAN, states.SERVICE)
+        if event in _NOT_IN_MAINTENANCE
     },
     "abort in maintenance": Action(in_maintenance(verb("abort")), stoppable),
 }
@@ -636,8 +713,9 @@ def nothing_is_left(world: World, node: Node) -> None:
     assert node.target_provision_state in (state.target, *state.other_targets)
     assert not state.failed or node.last_error, "failed without a reason"
     assert node.agent_secret_token is None
-    left = {key for flow in FLOWS.values() for key in flow.keys} & set(node.driver_internal_info)
+    left = {key for flow in RUNS.values() for key in flow.keys} & set(node.driver_internal_info)
     assert not left, left
+    assert "rescue_password" not in node.instance_info and node.inspection_started_at is None
     for run in runs.of_node(world.database, node.id):
         assert run.finished_at is not None and run.outcome is not None
         for attempt in runs.attempts(world.database, [run.id])[run.id]:
@@ -725,6 +803,7 @@ def test_every_target_of_the_api_in_every_state(world, state):
     bodies: dict[str, dict[str, Any]] = {
         "clean": {"clean_steps": [{"interface": "vendor", "step": "quick"}]},
         "service": {"service_steps": [{"interface": "vendor", "step": "quick"}]},
+        "rescue": {"rescue_password": "let me in"},
         "resume": {"resume": True},
         "resume_after": {"resume_after": True},
     }
@@ -764,7 +843,7 @@ def test_every_state_that_is_not_at_rest_has_a_way_out():
 
 def test_every_flow_can_be_aborted_wherever_it_is():
     """F69: in each state of each flow, holds included."""
-    for flow in FLOWS.values():
+    for flow in RUNS.values():
         for state in flow.states:
             assert states.can(state, states.ABORT), state
 
@@ -783,7 +862,7 @@ def test_every_transition_leads_to_a_target_of_its_state():
 
 def test_a_run_keeps_its_target_to_its_good_end():
     """A cleaning that was asked for ends where it was to end, however often it waits."""
-    for flow in FLOWS.values():
+    for flow in RUNS.values():
         running = states.STATES[flow.running]
         for target in (running.target, *running.other_targets):
             at = flow.running
@@ -799,7 +878,7 @@ def test_each_wait_is_limited_by_the_default_settings():
     default = mortal.settings("/nowhere")
     runtime = type("Runtime", (), {"conf": default})
     task = type("Task", (), {"runtime": runtime})
-    waits = [flow for flow in FLOWS.values() if flow.waiting]
+    waits = [flow for flow in RUNS.values() if flow.waiting]
     assert {flow.waiting for flow in waits} == {
         state for state in states.WAIT_STATES if states.can(state, states.RESUME)
     }, "a state waits and no flow leads there: who ends it?"

@@ -41,6 +41,10 @@ def test_no_module_has_more_than_500_lines(path):
     assert len(path.read_text().splitlines()) <= 500
 
 
+OPTIONAL = {"keystoneauth1", "keystonemiddleware"}
+"""What is imported only where an extra was asked for; their names are those of their packages."""
+
+
 def imported_distributions():
     names = set()
     for path in (*MODULES, *(ROOT / "alembic").rglob("*.py")):
@@ -50,7 +54,8 @@ def imported_distributions():
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names.add(node.module or "")
     tops = {name.partition(".")[0] for name in names}
-    tops -= {"deploysteps", "__future__", *sys.stdlib_module_names}
+    assert tops >= OPTIONAL
+    tops -= {"deploysteps", "__future__", *sys.stdlib_module_names, *OPTIONAL}
     known = importlib.metadata.packages_distributions()
     return {known[top][0].lower().replace("_", "-").replace(".", "-") for top in tops}
 
@@ -62,6 +67,11 @@ def test_what_is_imported_is_required_and_nothing_else():
         if line.strip()
     }
     assert imported_distributions() == required
+
+
+def test_what_is_imported_where_an_extra_was_asked_for_is_in_one():
+    extra = setup_cfg()["options.extras_require"]["keystone"]
+    assert set(re.findall(r"^[a-z0-9]+", extra, re.M)) == OPTIONAL
 
 
 def test_every_interface_type_has_fake_and_idle_entry_points():

@@ -241,6 +241,8 @@ def test_json_tells_the_same(tmp_path):
         (
             {
                 "OS_CONDUCTOR__DEPLOY_STEP_PRIORITY_OVERRIDE": "deploy.deploi:5",
+                # An agent might bring a step of that name.
+                "OS_DEFAULT__ENABLED_DEPLOY_INTERFACES": "fake",
                 "OS_API__PORT": "0",
             },
             6,

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from oslo_context.context import RequestContext
 
+from deploysteps.conductor.rpc.groups import GroupClient
+from deploysteps.conductor.rpc.machine import MachineClient
 from deploysteps.db.models import DeployTemplate, Node, Port, Runbook
 from deploysteps.steps import Resume
 
@@ -21,7 +23,7 @@ Steps = Sequence[Mapping[str, Any]]
 """Steps that somebody asks for."""
 
 
-class Client(Protocol):
+class Client(MachineClient, GroupClient, Protocol):
     """The verbs of a conductor. ``node_id`` is the uuid or name of a node.
 
     Every verb raises :class:`~deploysteps.exceptions.DeployStepsException`
@@ -105,7 +107,10 @@ class Client(Protocol):
         """Start an undeployment; its state is visible before this returns."""
 
     def do_provisioning_action(self, context: Context, node_id: str, action: str) -> None:
-        """Do ``manage``, ``provide``, ``abort`` or ``unhold``."""
+        """Do what needs nothing but its name, such as ``manage``, ``inspect`` or ``abort``."""
+
+    def do_node_rescue(self, context: Context, node_id: str, rescue_password: str) -> None:
+        """Start a rescue; its state is visible before this returns."""
 
     def unlock_node(
         self,

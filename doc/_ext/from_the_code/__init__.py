@@ -1,7 +1,7 @@
 """Directives whose content is made from the program itself, when the documentation is built.
 
 Nothing of it is written down twice: states, transitions, flows, reserved steps,
-releases, settings, commands and exit codes come from where the code keeps them.
+releases, settings, commands, exit codes and the REST API come from where the code keeps them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pygments.lexers.shell import BashSessionLexer
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from from_the_code import commands, settings, tables
+from from_the_code import api, commands, settings, tables
 
 
 class FromTheCode(SphinxDirective):
@@ -88,6 +88,22 @@ class Commands(FromTheCode):
         return commands.reference()
 
 
+class Operations(FromTheCode):
+    """``.. rest-operations::``: every operation of the REST API."""
+
+    def text(self) -> str:
+        """Return them all."""
+        return api.operations()
+
+
+class Schemas(FromTheCode):
+    """``.. rest-schemas::``: what bodies and answers of the REST API are."""
+
+    def text(self) -> str:
+        """Return them all."""
+        return api.schemas()
+
+
 class Console(BashSessionLexer):
     """A console in which a line after ``>`` goes on with the command before it."""
 
@@ -103,6 +119,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("settings-of", Settings)
     app.add_directive("command-line-options", GlobalOptions)
     app.add_directive("command-line", Commands)
+    app.add_directive("rest-operations", Operations)
+    app.add_directive("rest-schemas", Schemas)
     app.add_lexer("console", Console)
     app.connect("env-get-outdated", _always)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

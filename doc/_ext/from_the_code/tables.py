@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from deploysteps import releases, reserved, states, steps
 from deploysteps.cli.errors import MEANINGS
@@ -250,6 +252,13 @@ def interfaces_line() -> str:
     return code(steps.INTERFACE_TYPES) + ".\n"
 
 
+def differences_list() -> str:
+    """Return where recorded requests are answered otherwise than by the field's server."""
+    kept = Path(__file__).parents[3] / "tests" / "data" / "replay-differences.toml"
+    entries = tomllib.loads(kept.read_text())["difference"]
+    return "".join(f"- {entry['what']} {entry['why']}\n" for entry in entries)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "states": states_table,
     "kinds": kinds_table,
@@ -263,4 +272,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "releases": releases_table,
     "exit-codes": exit_codes_table,
     "interfaces": interfaces_line,
+    "differences": differences_list,
 }

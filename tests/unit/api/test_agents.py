@@ -9,6 +9,7 @@ import pytest
 from deploysteps import exceptions
 from deploysteps.api import agents
 from tests.support_api import Api, Recording, Refusing
+from tests.support_sql import counting
 
 URL = "http://192.0.2.1:9999"
 TOKEN = "t" * 43
@@ -29,7 +30,7 @@ def test_a_heartbeat_is_answered_202_without_a_body(api, conductor, node):
 
 def test_a_heartbeat_may_name_the_node(api, conductor, node):
     assert api.post("/v1/heartbeat/n1", {"callback_url": URL}).status == 202
-    assert conductor.calls[0][1] == (node.uuid,)
+    assert conductor.calls[0][1] == ("n1",)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,17 @@ def test_a_member_newer_than_the_request_is_400(api, name, value, first):
             assert f'Field "{name}" not recognised' in answer.fault
 
 
-def test_a_heartbeat_of_an_unknown_node_is_404_and_a_get_is_405(api):
-    assert api.post("/v1/heartbeat/nope", {"callback_url": URL}).status == 404
+def test_a_heartbeat_is_not_looked_up_before_the_conductor_does(api, sqlite, node):
+    with counting(sqlite) as sent:
+        assert api.post(f"/v1/heartbeat/{node.uuid}", {"callback_url": URL}).status == 202
+    assert sent.statements == 0
+
+
+def test_a_heartbeat_of_an_unknown_node_is_404_and_a_get_is_405(conf, sqlite, api, conductor):
+    unknown = Api(conf, sqlite, Refusing(exceptions.NodeNotFound(node="nope")))
+    assert unknown.post("/v1/heartbeat/nope", {"callback_url": URL}).status == 404
+    assert api.post("/v1/heartbeat/no%20name", {"callback_url": URL}).status == 404
+    assert conductor.calls == []
     answer = api.get("/v1/heartbeat/n1")
     assert (answer.status, answer.headers["allow"]) == (405, "POST, OPTIONS")
 

@@ -71,8 +71,8 @@ def test_errors_that_reached_a_resource_tell_the_versions(api):
     [
         ("GET", "/v2/nodes", 404, "Not Found"),
         ("GET", "/v1/nope", 404, "Not Found"),
-        ("GET", "/v1/nodes/x/management/boot_device", 404, "Not Found"),
-        ("GET", "/v1/allocations", 404, "Not Found"),
+        ("GET", "/v1/nodes/x/management", 404, "Not Found"),
+        ("GET", "/v1/volume", 404, "Not Found"),
         ("PUT", "/v1/nodes", 405, "Method Not Allowed"),
         ("POST", "/v1/nodes/detail", 405, "Method Not Allowed"),
         ("GET", "/v1/nodes/x/states/power", 405, "Method Not Allowed"),

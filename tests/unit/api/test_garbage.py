@@ -9,6 +9,30 @@ from deploysteps.db import nodes, runbooks, templates
 from tests.support_garbage import requests
 
 STEP = {"interface": "bios", "step": "x", "args": {}}
+PLAN = {
+    "flow": "deploy",
+    "steps": [],
+    "left_out": [],
+    "unknown": [],
+    "agent_to_come": False,
+    "note": None,
+    "problem": None,
+}
+
+_CALLED = {"return": None, "async": False, "attach": False}
+MACHINE = {
+    "get_boot_device": {"boot_device": "pxe", "persistent": False},
+    "get_supported_boot_devices": ["pxe"],
+    "get_supported_indicators": {},
+    "get_indicator_state": "on",
+    "get_virtual_media": [],
+    "get_raid_logical_disk_properties": {},
+    "vif_list": [],
+    "get_node_vendor_passthru_methods": {},
+    "get_driver_vendor_passthru_methods": {},
+    "vendor_passthru": _CALLED,
+    "driver_vendor_passthru": _CALLED,
+}
 
 
 @pytest.fixture
@@ -33,9 +57,10 @@ def test_no_garbage_is_answered_5xx(api, sqlite, conductor, port, template, runb
     conductor._answers.update(create_node=item, update_node=item, lookup=(item, "t"))
     conductor._answers.update(create_port=port, update_port=port)
     conductor._answers.update(get_driver_properties={}, validate_driver_interfaces={})
-    conductor._answers.update(get_node_steps=[], get_node_plan={}, get_secret_arguments={})
+    conductor._answers.update(get_node_steps=[], get_node_plan=PLAN, get_secret_arguments={})
     conductor._answers.update(create_deploy_template=template, update_deploy_template=template)
     conductor._answers.update(create_runbook=runbook, update_runbook=runbook)
+    conductor._answers.update(MACHINE)
     args, more = request
     answer = api(*args, **more)
     assert answer.status < 500, answer

@@ -27,6 +27,8 @@ PLAN = {
         {"interface": "bios", "step": "x", "priority": 0, "source": "driver", "why": "disabled"}
     ],
     "unknown": [],
+    "agent_to_come": False,
+    "note": None,
     "problem": None,
 }
 SHOWN = {**PLAN, "steps": [{**ENTRY, "args": {"word": "******", "text": "x"}}]}
@@ -34,7 +36,7 @@ SHOWN = {**PLAN, "steps": [{**ENTRY, "args": {"word": "******", "text": "x"}}]}
 
 @pytest.fixture
 def conductor():
-    return Recording(get_node_plan=PLAN)
+    return Recording(get_node_plan=PLAN, get_node_steps=[])
 
 
 @pytest.fixture

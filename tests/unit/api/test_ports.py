@@ -41,7 +41,7 @@ def test_a_new_port_is_answered_with_its_place(api, conductor, node, port):
         {"extra": []},
         {"pxe_enabled": "maybe"},
         {"name": "no good"},
-        {"portgroup_uuid": OTHER},
+        {"portgroup_uuid": "x"},
         {"physical_network": "x" * 65},
         {"internal_info": {}},
     ],
@@ -183,7 +183,7 @@ def test_show_patch_and_delete(api, conductor, port):
         {"op": "add", "path": "/internal_info/a", "value": 1},
         {"op": "add", "path": "/address", "value": "zz"},
         {"op": "remove", "path": "/address"},
-        {"op": "add", "path": "/portgroup_uuid", "value": OTHER},
+        {"op": "add", "path": "/portgroup_uuid", "value": "x"},
     ],
 )
 def test_a_patch_that_is_wrong_is_400(api, conductor, port, operation):

@@ -36,6 +36,9 @@ def asked(api, conductor, body, **more):
         ("manage", "do_provisioning_action", ("manage",), {}),
         ("provide", "do_provisioning_action", ("provide",), {}),
         ("abort", "do_provisioning_action", ("abort",), {}),
+        ("inspect", "do_provisioning_action", ("inspect",), {}),
+        ("adopt", "do_provisioning_action", ("adopt",), {}),
+        ("unrescue", "do_provisioning_action", ("unrescue",), {}),
     ],
 )
 def test_a_target_is_a_verb_of_the_conductor(api, conductor, node, target, verb, args, kwargs):
@@ -55,6 +58,26 @@ def test_steps_and_config_drive_arrive_as_they_were_sent(api, conductor):
     )
     assert named["configdrive"] == drive
     assert named["deploy_steps"] == [STEP, {**STEP, "step": "other", "priority": 7}]
+
+
+def test_a_rescue_takes_its_password(api, conductor, node):
+    name, given, _ = asked(api, conductor, {"target": "rescue", "rescue_password": "let me in"})
+    assert (name, given) == ("do_node_rescue", (node.uuid, "let me in"))
+
+
+@pytest.mark.parametrize("body", [{}, {"rescue_password": ""}, {"rescue_password": " \t"}])
+def test_a_rescue_without_a_password_is_400(api, conductor, body):
+    answer = api.put(PATH, {"target": "rescue", **body})
+    assert answer.status == 400 and "rescue_password" in answer.fault
+    assert conductor.calls == []
+
+
+def test_a_password_that_is_kept_for_a_rescue_is_shown_to_nobody(api, sqlite, node):
+    """F76, F78."""
+    nodes.set_unlocked(sqlite, node.id, {"instance_info": {"rescue_password": "let me in"}})
+    answer = api.get("/v1/nodes/n1")
+    assert answer.body["instance_info"] == {"rescue_password": "******"}
+    assert "let me in" not in answer.text
 
 
 @pytest.mark.parametrize("interface", INTERFACE_TYPES)

@@ -184,6 +184,7 @@ def test_steps_are_shown_at_every_version(conf, sqlite, node, version):
         "abortable": True,
         "repeatable": False,
         "source": "driver",
+        "forbidden": False,
     }
     conductor = Recording(get_node_steps=[step])
     api = Api(conf, sqlite, conductor)
@@ -208,3 +209,26 @@ def test_who_holds_a_node_since_when_and_what_for_is_told(conf, sqlite, node):
     lock = api.get("/v1/nodes/n1/runs").body["lock"]
     assert (lock["holder"], lock["purpose"]) == ("conductor-1", "node deploy")
     assert lock["since"].endswith("+00:00") and held.token not in str(lock)
+
+
+def test_one_run_is_shown_with_its_plan_and_what_explains_it(api, sqlite, node):
+    known = {"interface": "vendor", "step": "say", "args": {"word": "hunter2"}, "argsinfo": SECRET}
+    uuid = run_of(sqlite, node, 1, states=("finished", "waiting"), owner="agent", plan=[known])
+    run_of(sqlite, node, 2)
+    answer = api.get(f"/v1/nodes/n1/runs/{uuid}")
+    listed = api.get("/v1/nodes/n1/runs?plan=true").body["runs"][1]
+    assert answer.body == {**listed, "node_uuid": node.uuid}
+    assert answer.body["plan"][0]["args"] == {"word": "******"} and "hunter2" not in answer.text
+    assert len(answer.body["attempts"]) == 2
+    assert api.get(f"/v1/nodes/n1/runs/{uuid.upper()}").body == answer.body
+    assert api.get(f"/v1/nodes/n1/runs/{uuid}", version=None).status == 404  # names: since 1.5
+    assert api.get(f"/v1/nodes/{node.uuid}/runs/{uuid}", version=None).status == 200
+
+
+def test_a_run_of_another_node_or_of_none_is_not_found(api, sqlite, node):
+    other = nodes.insert(sqlite, {"driver": "x", "provision_state": "enroll"})
+    foreign = run_of(sqlite, other, 99)
+    for run in (foreign, "zzz", "0", "x" * 300):
+        assert api.get(f"/v1/nodes/n1/runs/{run}").status == 404
+    assert api.get(f"/v1/nodes/nobody/runs/{foreign}").status == 404
+    assert api.get(f"/v1/nodes/{other.uuid}/runs/{foreign}?plan=true").status == 400

@@ -124,13 +124,13 @@ def test_a_list_is_paged_and_sorted(api, sqlite, place, item):
     assert found == ["CUSTOM_B3", "CUSTOM_B2", "CUSTOM_B1", "CUSTOM_B0", "CUSTOM_A"]
 
 
-def test_a_page_costs_one_query(api, sqlite, place):
+def test_a_page_costs_a_constant_number_of_queries(api, sqlite, place):
     """F86."""
     for number in range(4):
         TABLE[place].insert(sqlite, {"name": f"CUSTOM_B{number}", "steps": []})
     with counting(sqlite) as found:
         assert len(api.get(f"/v1/{place}?detail=True").body[place]) == 5
-    assert found.statements == 1
+    assert found.statements == (2 if place == "runbooks" else 1), "one more for traits"
 
 
 def test_secrets_of_steps_are_masked(api, sqlite, place, step):

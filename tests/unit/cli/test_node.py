@@ -133,6 +133,9 @@ def test_validate_fails_when_an_interface_does(stub, ok, run):
         ("deploy", "active"),
         ("rebuild", "rebuild"),
         ("unhold", "unhold"),
+        ("inspect", "inspect"),
+        ("adopt", "adopt"),
+        ("unrescue", "unrescue"),
     ],
 )
 def test_verbs_ask_and_return(stub, ok, made, verb, target):
@@ -143,9 +146,22 @@ def test_verbs_ask_and_return(stub, ok, made, verb, target):
     assert json.loads(ok("node", verb, "n", "--json").stdout) == {"node": "n", "target": target}
 
 
+def test_a_rescue_asks_for_a_password(stub, ok, made, run):
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    stub.on("GET", "/v1/nodes/n", made.node("rescuing"))
+    shown = ok("node", "rescue", "n", "--rescue-password", "let me in")
+    assert stub.last("PUT")["body"] == {"target": "rescue", "rescue_password": "let me in"}
+    assert "let me in" not in shown.stdout + shown.stderr
+
+
 @pytest.mark.parametrize(
     ("event", "state", "target", "wanted"),
     [
+        (states.INSPECT, "manageable", None, "manageable"),
+        (states.ADOPT, "manageable", None, "active"),
+        (states.TO_RESCUE, "active", None, "rescue"),
+        (states.UNRESCUE, "rescue", None, "active"),
+        (states.ABORT, "inspect wait", "manageable", "inspect failed"),
         (states.MANAGE, "enroll", None, "manageable"),
         (states.MANAGE, "clean failed", "manageable", "manageable"),
         (states.PROVIDE, "manageable", None, "available"),

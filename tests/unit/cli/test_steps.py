@@ -5,7 +5,7 @@ import pytest
 
 def test_steps_are_listed_without_a_service(ok):
     found = json.loads(ok("steps", "list", "--driver", "fake-hardware", "--json").stdout)
-    named = {(step["interface"], step["step"]): step for step in found}
+    named = {(step["interface"], step["step"]): step for step in found if step["default"]}
     core = named["deploy", "deploy"]
     assert core["priority"] == 100 and core["default"] and core["description"]
     assert named["deploy", "repeat"]["repeatable"] and not core["repeatable"]

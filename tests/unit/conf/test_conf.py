@@ -103,7 +103,7 @@ def test_the_command_line_of_the_program_is_left_alone(monkeypatch):
         ("OS_API__PUBLIC_ENDPOINT", "metal.example.org", "look like https://metal.example.org"),
         ("OS_API__PUBLIC_ENDPOINT", "", "allowed: http or https address"),
         ("OS_DEFAULT__HOST", "<the machine's name>", "host"),
-        ("OS_DEFAULT__AUTH_STRATEGY", "keystone", "noauth"),
+        ("OS_DEFAULT__AUTH_STRATEGY", "kerberos", "noauth"),
         ("OS_DEFAULT__HOST", "two words", "host"),
         ("OS_DEFAULT__HOST", "h" * 256, "host"),
         ("OS_DEFAULT__ENABLED_HARDWARE_TYPES", "", "name at least one"),

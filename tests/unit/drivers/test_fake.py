@@ -8,7 +8,7 @@ import pytest
 
 from deploysteps import exceptions, states, steps
 from deploysteps.conf import CONF
-from deploysteps.drivers import base, fake, hardware_type, testing
+from deploysteps.drivers import base, compat_exceptions, fake, hardware_type, testing
 
 ALL = {
     kind: next(
@@ -31,7 +31,11 @@ def all_steps(flow=steps.DEPLOY):
 
 def test_every_type_has_a_fake_and_a_no_op_interface():
     for kind in steps.INTERFACE_TYPES:
-        classes = hardware_type.supported(fake.FakeHardware(), kind)
+        classes = [
+            cls
+            for cls in hardware_type.supported(fake.FakeHardware(), kind)
+            if not cls.__module__.startswith("deploysteps.drivers.agent.")
+        ]
         assert len(classes) == 2
         assert len({cls.__module__ for cls in classes}) == 2
 
@@ -85,6 +89,7 @@ ARGS = {
     "firmware.update": {"settings": [{"component": "bmc", "url": "http://x/y"}], "seconds": 5},
     "vendor.echo": {"message": "hello", "password": "x"},
 }
+RAID = {"target_raid_config": ARGS["raid.apply_configuration"]["raid_config"]}
 WAITING = {"deploy.wait_for_agent", "deploy.wait_unabortable", "deploy.poll", "firmware.update"}
 NAMES = {
     (flow.name, f"{step['interface']}.{step['step']}")
@@ -97,7 +102,7 @@ NAMES = {
 def test_each_step_runs_and_waits_as_its_flow_does(flow, name):
     """A method that several flows share never answers with another flow's wait state."""
     flow = steps.FLOWS[flow]
-    answer = testing.run_step(task_of(), name, ARGS.get(name), flow=flow)
+    answer = testing.run_step(task_of(**RAID), name, ARGS.get(name), flow=flow)
     assert answer == (flow.waiting if name in WAITING else None)
 
 
@@ -276,11 +281,82 @@ def test_power_follows_its_switch():
 def test_the_boot_device_is_kept():
     task = task_of("management")
     management = task.driver.management
-    assert management.get_boot_device(task) == {"boot_device": None, "persistent": None}
+    assert management.get_boot_device(task) == {"boot_device": "pxe", "persistent": False}
     management.set_boot_device(task, "pxe", persistent=True)
     assert management.get_boot_device(task) == {"boot_device": "pxe", "persistent": True}
     with pytest.raises(exceptions.InvalidParameterValue, match="floppy"):
         management.set_boot_device(task, "floppy")
+
+
+def test_the_controller_keeps_what_it_is_told():
+    task = task_of("management")
+    management, info = task.driver.management, task.node.driver_internal_info
+    assert management.get_supported_boot_modes(task) == ["uefi", "bios"]
+    assert management.get_boot_mode(task) is None
+    assert management.get_secure_boot_state(task) is False
+    management.set_boot_mode(task, "bios")
+    management.set_secure_boot_state(task, True)
+    assert management.get_boot_mode(task) == "bios"
+    assert management.get_secure_boot_state(task) is True
+    management.set_indicator_state(task, "system", "led", "on")
+    assert management.get_indicator_state(task, "system", "led") == "on"
+    assert management.get_indicator_state(task, "chassis", "led-0") == "off"
+    assert set(management.get_supported_indicators(task)) == {"system", "chassis"}
+    assert set(management.get_supported_indicators(task, "system")) == {"system"}
+    management.attach_virtual_media(task, "cdrom", "http://images/x")
+    assert info["fake_media"] == {"cdrom": "http://images/x"}
+    management.detach_virtual_media(task)
+    assert not any(drive["inserted"] for drive in management.get_virtual_media(task))
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("set_boot_mode", ("dos",)),
+        ("get_indicator_state", ("cellar", "led")),
+        ("get_indicator_state", ("system", "bulb")),
+        ("set_indicator_state", ("system", "led", "dim")),
+        ("set_indicator_state", ("chassis", "led-0", "on")),
+        ("attach_virtual_media", ("tape", "http://images/x")),
+    ],
+)
+def test_the_controller_refuses_what_is_not_there(method, args):
+    task = task_of("management")
+    with pytest.raises(exceptions.InvalidParameterValue):
+        getattr(task.driver.management, method)(task, *args)
+    assert task.node.driver_internal_info == {}
+
+
+def test_virtual_interfaces_are_kept():
+    task = task_of("network")
+    network = task.driver.network
+    assert network.vif_list(task) == []
+    network.vif_attach(task, {"id": "a"})
+    network.vif_attach(task, {"id": "b"})
+    with pytest.raises(compat_exceptions.VifAlreadyAttached):
+        network.vif_attach(task, {"id": "a"})
+    network.vif_detach(task, "a")
+    with pytest.raises(compat_exceptions.VifNotAttached):
+        network.vif_detach(task, "a")
+    assert network.vif_list(task) == [{"id": "b"}]
+
+
+def test_what_the_machine_says_of_itself_follows_what_was_done_to_it():
+    task = task_of("bios", "firmware")
+    testing.run_step(task, "apply_configuration", ARGS["bios.apply_configuration"])
+    testing.run_step(task, "update", ARGS["firmware.update"])
+    task.driver.bios.cache_bios_settings(task)
+    task.driver.firmware.cache_firmware_components(task)
+    (_, settings), (_, components) = task.events
+    assert {one["name"]: one["value"] for one in settings} == {
+        "sriov": True,
+        "boot_delay": "5",
+        "asset_tag": "",
+    }
+    assert {one["component"]: one["current_version"] for one in components} == {
+        "bmc": "y",
+        "bios": "1.0.0",
+    }
 
 
 def test_bios_settings_are_kept_and_reset():
@@ -305,8 +381,17 @@ def test_logical_disks_are_kept_and_removed():
         config | {"create_root_volume": False, "delete_existing": False},
     )
     assert task.node.driver_internal_info == {"fake_raid": [root, more]}
+    assert task.node.raid_config == {"logical_disks": [root, more]}
     testing.run_step(task, "delete_configuration")
-    assert task.node.driver_internal_info == {}
+    assert task.node.driver_internal_info == task.node.raid_config == {}
+
+
+def test_logical_disks_are_made_as_the_node_is_to_have_them():
+    task = task_of("raid", **RAID)
+    testing.run_step(task, "create_configuration")
+    assert task.node.raid_config == RAID["target_raid_config"]
+    with pytest.raises(exceptions.MissingParameterValue, match="no target_raid_config"):
+        testing.run_step(task_of("raid"), "create_configuration")
 
 
 def test_a_secret_argument_arrives_intact_and_is_not_kept():

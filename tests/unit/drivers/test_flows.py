@@ -241,7 +241,7 @@ def test_a_method_shared_by_flows_waits_in_the_flow_of_its_node(flow):
                 base.wait_state(task)
 
 
-@pytest.mark.parametrize("state", [states.ACTIVE, states.AVAILABLE, states.INSPECTWAIT])
+@pytest.mark.parametrize("state", [states.ACTIVE, states.AVAILABLE, states.RESCUE])
 def test_where_no_steps_run_nothing_can_wait(state):
     with pytest.raises(exceptions.InvalidState, match=state):
         base.wait_state(testing.FakeTask(provision_state=state))
