@@ -7,22 +7,25 @@ FUZZ_SECONDS ?= 600
 BIN = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test crash proofs load peers fuzz bench docs lint format clean
+.PHONY: help demo test crash proofs processes load peers fuzz bench docs lint format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runs ## Watch four nodes being deployed, the service killed and started again
 	$(BIN)/deploysteps demo
 
 test: $(VENV)/.tests ## Run the test suite and measure its coverage
-	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load and not docs and not proof and not peers" --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) -m "not crash and not load and not docs and not proof and not peers and not process" --cov --cov-report=term
 
 crash: $(VENV)/.tests ## Kill a real process between every two SQL statements, on every database
 	$(BIN)/pytest -n $(WORKERS) -m crash tests/crash
 
 proofs: $(VENV)/.tests ## Walk all states, race, and upgrade with two real processes
 	$(BIN)/pytest -n $(WORKERS) -m proof
+
+processes: $(VENV)/.tests ## Run the service as a process: kill it, stream, send webhooks, use its commands
+	$(BIN)/pytest -n $(WORKERS) -m process tests/service
 
 load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load

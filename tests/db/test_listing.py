@@ -187,6 +187,7 @@ FILTERS = {
     "shard_in": ({"shard": "this"}, ["this"], ["that"]),
     "sharded": ({"shard": "x"}, True, False),
     "uuid_in": ({"uuid": UUIDS[0]}, UUIDS[:1], UUIDS[1:]),
+    "visible_to": ({"owner": "this"}, "this", "that"),
 }
 OTHER = {
     **dict.fromkeys(PLAIN, "that"),

