@@ -1,11 +1,16 @@
-"""Logging as the service sets it up: oslo.log, without what it tells unasked."""
+"""Logging as the service sets it up: oslo.log, without what it tells unasked, a line a record."""
 
 from __future__ import annotations
 
+import copy
 import logging
 
 from oslo_config import cfg
 from oslo_log import log
+
+from deploysteps.texts import scrub, visible
+
+from deploysteps.texts import scrub, visible
 
 
 def setup(conf: cfg.ConfigOpts, version: str) -> None:
@@ -22,7 +27,10 @@ def setup(conf: cfg.ConfigOpts, version: str) -> None:
 
 
 class Discreet(logging.Formatter):
-    """Formats as another formatter does, which learns nothing of what is being handled."""
+    """Formats as another formatter does, which learns nothing of what is being handled.
+
+    Further lines of a record are indented, and what a terminal would obey is escaped.
+    """
 
     def __init__(self, inner: logging.Formatter) -> None:
         """Wrap ``inner``."""
@@ -30,9 +38,15 @@ class Discreet(logging.Formatter):
         self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the line; what has several is indented from the second one on.
+
+        Texts come from machines, too: they are not to look like lines of their own.
+        """
+        record = copy.copy(record)
+        record.msg, record.args = visible(record.getMessage()), ()
         try:
             # oslo.log asks sys.exc_info(), and tells nothing of an exception of this type.
             raise ValueError
         except ValueError:
-            return self._inner.format(record)
+            found = self._inner.format(record)
+        return found.replace("\n", "\n    ") if isinstance(found, str) else found

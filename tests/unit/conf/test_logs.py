@@ -35,3 +35,12 @@ def test_a_traceback_that_is_asked_for_is_there():
         info = (type(exc), exc, exc.__traceback__)
     record = logging.LogRecord("x", logging.ERROR, "x.py", 1, "it failed", None, info)
     assert "Refused: why" in logs.Discreet(formatters.ContextFormatter()).format(record)
+
+
+def test_a_record_forges_no_line_and_tells_a_terminal_nothing():
+    """Texts of machines and requests reach the log: a line of its own begins at its margin."""
+    told = "it said: x\n2026-11-30 CRITICAL all nodes were erased\x1b[2J\r\x00"
+    record = logging.LogRecord("x", logging.INFO, "x.py", 1, told, None, None)
+    first, second = logs.Discreet(formatters.ContextFormatter()).format(record).split("\n")
+    assert second.startswith("    2026-11-30")
+    assert not set("\x1b\r\x00") & set(first + second)
