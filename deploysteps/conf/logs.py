@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 
 from oslo_config import cfg
 from oslo_log import log
-
-from deploysteps.texts import scrub, visible
 
 from deploysteps.texts import scrub, visible
 
@@ -38,15 +35,11 @@ class Discreet(logging.Formatter):
         self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; what has several is indented from the second one on.
-
-        Texts come from machines, too: they are not to look like lines of their own.
-        """
-        record = copy.copy(record)
-        record.msg, record.args = visible(record.getMessage()), ()
+        """Return the line; what machines and requests have put into it can forge no other."""
         try:
             # oslo.log asks sys.exc_info(), and tells nothing of an exception of this type.
             raise ValueError
         except ValueError:
             found = self._inner.format(record)
-        return found.replace("\n", "\n    ") if isinstance(found, str) else found
+        # The formatter for fluentd returns a dict.
+        return visible(scrub(found)).replace("\n", "\n    ") if isinstance(found, str) else found
