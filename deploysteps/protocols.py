@@ -30,6 +30,7 @@ class Node(Protocol):
     boot_mode: str | None
     secure_boot: bool | None
     console_enabled: bool
+    disable_power_off: bool
     raid_config: dict[str, Any]
     target_raid_config: dict[str, Any]
     deploy_step: dict[str, Any] | None
@@ -129,7 +130,8 @@ class Task(Protocol):
         """Bring the machine into a power state, through ``driver.power``.
 
         The node's ``power_state`` stays true, and the agent that a power cycle
-        ends is no longer listened to.
+        ends is no longer listened to. A node with ``disable_power_off`` is not switched
+        off: it is left on, without its agent, and what is to boot it anew has to reboot it.
 
         :param target: ``states.POWER_ON``, ``POWER_OFF``, ``REBOOT`` or what else
             the power interface takes.

@@ -134,6 +134,15 @@ def masked_urls(text: str) -> str:
     return _URL_TOKEN.sub(rf"\g<key>{MASK}", text) if "=" in text else text
 
 
+def has_masked_url(text: str) -> bool:
+    """Tell whether a text has a URL as :func:`masked_urls` leaves it."""
+    if MASK not in text:
+        return False
+    users = (match["user"] for match in _URL_USER.finditer(text))
+    tokens = (match[0].rpartition("=")[2] for match in _URL_TOKEN.finditer(text))
+    return MASK in {*users, *tokens}
+
+
 def values(value: Any, under: bool = False, extra: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield every secret text that a JSON value holds."""
     if isinstance(value, Mapping):

@@ -30,6 +30,7 @@ def protocol(application: Any) -> Any:
             env["HTTP_X_ROLES"] = ROLES[role]
             if SCOPES[scope] is None:
                 env["HTTP_OPENSTACK_SYSTEM_SCOPE"] = "all"
+                env["keystone.token_info"] = {"token": {"system": {"all": True}}}
             else:
                 env["HTTP_X_PROJECT_ID"] = SCOPES[scope]
         return application(env, start_response)

@@ -8,6 +8,7 @@ from oslo_context.context import RequestContext
 
 from deploysteps import exceptions
 from deploysteps.access.enforcer import Enforcer
+from deploysteps.access.rules import OF_CALLERS
 
 ROLES: dict[str, list[str]] = {
     "admin": ["admin", "manager", "member", "reader"],
@@ -17,15 +18,6 @@ ROLES: dict[str, list[str]] = {
 }
 """Role -> that and those that it has in it, as in the field."""
 
-_OF_CONTEXT = (
-    "user_id",
-    "user_domain_id",
-    "project_id",
-    "project_name",
-    "project_domain_id",
-    "domain_id",
-    "system_scope",
-)
 _OWN = {
     "baremetal:node:create": "baremetal:node:create:self_owned_node",
     "baremetal:node:delete": "baremetal:node:delete:self_owned_node",
@@ -47,11 +39,11 @@ class Caller:
     def __init__(self, enforcer: Enforcer, context: RequestContext) -> None:
         """Take him from a request's context."""
         self._enforcer = enforcer
-        held = {name: getattr(context, name, None) for name in _OF_CONTEXT}
+        held = {name: getattr(context, name, None) for name in OF_CALLERS}
         # What is not set is left out: "None" is not to be equal to "None".
         self._who: dict[str, Any] = {name: value for name, value in held.items() if value}
         self._who["roles"] = list(context.roles or ())
-        self._key = (*self._who["roles"], *(held[name] or "" for name in _OF_CONTEXT))
+        self._key = (*self._who["roles"], *(held[name] or "" for name in OF_CALLERS))
         self._known: dict[tuple[str, ...], bool] = {}
         self.asked = False
         """Whether anything that is refused when a rule says so was asked for."""

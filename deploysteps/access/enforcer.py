@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import difflib
 import functools
 import logging
 import os
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -74,6 +77,10 @@ class Enforcer:
     def changed(self) -> list[str]:
         """Return the rules that files set."""
         return sorted(self._rules.file_rules)
+
+    def without_effect(self) -> list[str]:
+        """Return a sentence for each rule of the files that nothing asks for."""
+        return list(_without_effect(self._rules))
 
     def is_open(self, rule: str) -> bool:
         """Tell whether a rule does not even ask who it is; see :data:`rules.OPEN`."""
@@ -157,7 +164,8 @@ def _loaded(conf: cfg.ConfigOpts) -> policy.Enforcer:
     where = f"[oslo_policy] policy_file {conf.oslo_policy.policy_file}"
     _refuse_missing(conf, where)
     try:
-        made.load_rules(force_reload=True)
+        with _unheard():
+            made.load_rules(force_reload=True)
     except (OSError, ValueError, TypeError, AttributeError, cfg.Error) as exc:
         told = " ".join(str(exc).split())
         raise exceptions.ConfigurationError(
@@ -193,14 +201,90 @@ def _refuse_wrong(made: policy.Enforcer, where: str) -> None:
             )
         if name.startswith(f"{rules.STEP}:"):
             _refuse_no_step(name, where)
-        elif name.startswith("baremetal:") and name not in made.registered_rules:
-            LOG.warning("%s: there is no rule %r here; it has no effect", where, name)
+        for one in _parts(rule.check):
+            _refuse_part(made, name, one, where)
+    for told in _without_effect(made):
+        LOG.warning("%s: %s", where, told)
     try:
-        made.check_rules(raise_on_violation=True)
+        with _unheard():
+            made.check_rules(raise_on_violation=True)
     except policy.InvalidDefinitionError as exc:
+        names = ", ".join(
+            repr(name) for name, check in made.rules.items() if made._cycle_check(check)
+        )
         raise exceptions.ConfigurationError(
-            f"{where}: {exc}: a rule names one that is not there, or itself"
+            f"{where}: {names}: a rule asks for itself, on its own or by way of others"
         ) from exc
+
+
+def _refuse_part(made: policy.Enforcer, name: str, part: Any, where: str) -> None:
+    """Refuse a check that can never be true: it would lock out whoever the rule is to let pass."""
+    kind, match = getattr(part, "kind", None), getattr(part, "match", "")
+    if isinstance(part, _checks.RuleCheck) and match not in made.rules:
+        why = f"asks for rule:{match}, which is not there{_meant(match, made.rules)}"
+    elif isinstance(part, _checks.GenericCheck) and not _is_known(str(kind)):
+        known = ("role", "rule", *rules.OF_CALLERS)
+        why = f"has {kind}:{match}, and there is no check {kind!r}: there are {', '.join(known)}"
+    else:
+        return
+    raise exceptions.ConfigurationError(f"{where}: the rule {name!r} {why}")
+
+
+def _is_known(kind: str) -> bool:
+    """Tell whether a kind of check is something that callers have, or a constant."""
+    if kind.partition(".")[0] in rules.OF_CALLERS:
+        return True
+    try:
+        ast.literal_eval(kind)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
+def _without_effect(made: policy.Enforcer) -> Iterator[str]:
+    """Yield what there is to say of rules that are none, and that no other rule asks for."""
+    asked = {
+        one.match
+        for rule in made.rules.values()
+        for one in _parts(rule)
+        if isinstance(one, _checks.RuleCheck)
+    }
+    for name in made.file_rules:
+        if name in made.registered_rules or name in asked or name.startswith(f"{rules.STEP}:"):
+            continue
+        yield f"there is no rule {name!r} here; it has no effect" + _meant(
+            name, made.registered_rules
+        )
+
+
+def _parts(check: Any) -> Iterator[Any]:
+    """Yield the single checks that a check is made of."""
+    inner = getattr(check, "rules", None) or (
+        [check.rule] if isinstance(check, _checks.NotCheck) else None
+    )
+    if inner is None:
+        yield check
+    for one in inner or ():
+        yield from _parts(one)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep oslo.policy from telling, with tracebacks, what is refused here in words."""
+    loggers = [logging.getLogger(f"oslo_policy.{name}") for name in ("_parser", "policy")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def _refuse_no_step(name: str, where: str) -> None:

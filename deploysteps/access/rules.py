@@ -31,6 +31,17 @@ other rule is asked about callers that are known."""
 
 EVERYBODY, NOBODY = "@", "!"
 
+OF_CALLERS = (
+    "user_id",
+    "user_domain_id",
+    "project_id",
+    "project_name",
+    "project_domain_id",
+    "domain_id",
+    "system_scope",
+)
+"""What checks may compare of a caller, beside his roles."""
+
 
 def _any(*checks: str) -> str:
     return " or ".join(f"({check})" for check in checks)

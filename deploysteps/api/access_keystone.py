@@ -55,7 +55,7 @@ class Keystone:
             LOG.error("The Identity service cannot be asked: %d", answer["status"])
             raise IdentityUnavailable()
         found: RequestContext = RequestContext.from_environ(
-            env, request_id=request_id, overwrite=True
+            env, request_id=request_id, overwrite=True, system_scope=_scope(env)
         )
         return found
 
@@ -67,6 +67,19 @@ class IdentityUnavailable(exceptions.DeployStepsException):
         "The Identity service does not answer, so that tokens cannot be validated; try again."
     )
     code = 503
+
+
+def _scope(env: dict[str, Any]) -> str | None:
+    """Return ``all`` when the caller's own token is for the whole system.
+
+    The middleware tells the scope of the token in ``X-Auth-Token`` by the header
+    ``OpenStack-System-Scope``, and then that of the one in ``X-Service-Token`` by the same one:
+    a caller would have the scope of the service that he names. What it leaves in
+    ``keystone.token_info`` is the Identity service's answer about the caller's own token.
+    """
+    told = env.get("keystone.token_info") or {}
+    system = (told.get("token") or {}).get("system") or {}
+    return "all" if system.get("all") is True else None
 
 
 def _passed(env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -27,6 +27,8 @@ from deploysteps.api.query import Query
 from deploysteps.api.validation import checked, fits
 
 _FIELDS = ("uuid", "properties", "instance_info", "driver_internal_info", "links")
+_MAX_BODY = 128 * 2**10
+"""Bytes of a heartbeat: anybody may send one, and a larger one is not even looked at."""
 _SHOWN = {name: versions.NODE_FIELDS[name] for name in _FIELDS}
 
 # What the field's agent reads besides; each value is the field's default, which leaves the
@@ -156,7 +158,7 @@ class Heartbeat(call.Resource):
         versions.require("heartbeat", version)
         with self._gate():
             Query(req).finish()
-            body = _heartbeat(bodies.read(req, self.conf), version)
+            body = _heartbeat(bodies.read(req, self.conf, _MAX_BODY), version)
             if not is_ident(ident):
                 raise exceptions.NodeNotFound(node=ident[:255])
             # Not read here: the conductor does, once, and its token says who may do this.

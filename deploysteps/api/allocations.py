@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,7 +16,9 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
+    masks,
     paging,
+    permits,
     render,
     schemas,
     versions,
@@ -24,9 +27,10 @@ from deploysteps.api.answers import done, fields_of, is_ident, send
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import allocations, traits
+from deploysteps.db import allocations, nodes, traits
 from deploysteps.db.group_models import Allocation
 from deploysteps.db.models import Node
+from deploysteps.db.pages import is_uuid
 
 _TABLE = versions.ALLOCATION_FIELDS
 _SINCE = versions.ENDPOINTS["allocations"]
@@ -59,16 +63,18 @@ class _Allocations(call.Resource):
             item, held.get(item.node_id), base=base, version=version, fields=fields
         )
 
-    def may(self, req: falcon.Request, item: Allocation) -> Allocation:
+    def may(
+        self, req: falcon.Request, item: Allocation, missing: exceptions.NotFound
+    ) -> Allocation:
         """Return an allocation with which the caller may do what he asks.
 
-        :raises AllocationNotFound: it is not there for him.
+        :raises NotFound: ``missing``, it is not there for him.
         :raises Forbidden: he sees it, and may not do this.
         """
         caller = call.caller(req)
         caller.asked = True
         if not caller.may("baremetal:allocation:get", item.owner, kind="allocation"):
-            raise group_exceptions.AllocationNotFound(allocation=item.uuid)
+            raise missing
         caller.require(str(self.rule(req)), item.owner, kind="allocation")
         return item
 
@@ -109,9 +115,15 @@ class Allocations(_Allocations):
         page = paging.asked(query, self.conf.api.max_limit, _SORTABLE)
         filters = self._filters(req, query, version)
         query.finish()
+        if page.marker is not None and call.caller(req).only("allocation") is not None:
+            permits.marker_of(page.marker, functools.partial(self._sees, req))
         found = allocations.listing(self.database, filters=filters, **page.fetched())
         show, base = self.shown(req, found, fields), self.services.base(req)
         send(resp, paging.document("allocations", found, page, show=show, req=req, base=base))
+
+    def _sees(self, req: falcon.Request, uuid: str) -> bool:
+        owner = allocations.get(self.database, uuid).owner
+        return call.caller(req).may("baremetal:allocation:get", owner, kind="allocation")
 
     def _filters(self, req: falcon.Request, query: Query, version: int) -> dict[str, Any]:
         found = {name: query.text(name) for name in ("resource_class", "state", "owner")}
@@ -142,12 +154,12 @@ class Allocations(_Allocations):
                 f"1.{versions.ALLOCATION_MEMBERS['node']}."
             )
         versions.check_all(given, versions.ALLOCATION_MEMBERS, version)
+        masks.Masks().new(given)
         self._whose(req, given)
         given["traits"] = list(dict.fromkeys(given.get("traits", ())))
         for name in given["traits"]:
             traits.check_name(name)
-        named = given.pop("candidate_nodes", [])
-        given["candidate_nodes"] = [self._node_of(req, ident).uuid for ident in named]
+        given["candidate_nodes"] = self._candidates(req, given.pop("candidate_nodes", []))
         self._backfills(req, given)
         item = self.client.create_allocation(call.of(req).context, given)
         resp.location = f"{self.services.base(req)}/v1/allocations/{item.uuid}"
@@ -179,6 +191,21 @@ class Allocations(_Allocations):
                 values.setdefault("uuid", node.instance_uuid)
         elif not values.get("resource_class"):
             raise exceptions.Invalid("The resource_class field is mandatory when not backfilling")
+
+    def _candidates(self, req: falcon.Request, named: Sequence[str]) -> list[str]:
+        """Return the uuids of nodes that a body names, each once; the queries do not grow.
+
+        :raises Invalid: there is none for the caller.
+        """
+        idents = list(dict.fromkeys(named))
+        there = nodes.owned(self.database, [ident for ident in idents if is_ident(ident)])
+        caller, found = call.caller(req), dict[str, None]()
+        for ident in idents:
+            known = there.get(ident.lower() if is_uuid(ident) else ident)
+            if known is None or not caller.sees(known[1], known[2]):
+                raise exceptions.Invalid(exceptions.NodeNotFound(node=ident[:255]).message)
+            found[known[0]] = None
+        return list(found)
 
     def _node_of(self, req: falcon.Request, ident: str) -> Node:
         """Return a node that a query or a body names, if the caller sees it.
@@ -262,9 +289,10 @@ class OneAllocation(_Allocations):
         done(resp, 204)
 
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
+        missing = group_exceptions.AllocationNotFound(allocation=ident[:255])
         if not is_ident(ident):
-            raise group_exceptions.AllocationNotFound(allocation=ident[:255])
-        return self.may(req, allocations.get(self.database, ident))
+            raise missing
+        return self.may(req, allocations.get(self.database, ident), missing)
 
 
 class NodeAllocation(_Allocations):
@@ -306,6 +334,8 @@ class NodeAllocation(_Allocations):
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
         node = self.seen(req, ident)
         found = allocations.of_node(self.database, node.id)
+        missing = exceptions.NotFound(f"Allocation for node {ident[:255]} was not found")
         if found is None:
-            raise exceptions.NotFound(f"Allocation for node {ident[:255]} was not found")
-        return self.may(req, found)
+            call.caller(req).asked = True
+            raise missing
+        return self.may(req, found, missing)

@@ -216,6 +216,8 @@ ATTEMPT = whole(
     error=MAYBE_TEXT,
     progress=MAYBE_OBJECT,
     waits_for=MAYBE_TEXT,
+    waiting_since=MAYBE_TIME,
+    deadline=MAYBE_TIME,
     reboot=FLAG,
     evidence=MAYBE_OBJECT,
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, cast
 from uuid import uuid4
 
@@ -109,6 +110,10 @@ class Resource:
         self.conf = services.conf
         self.database = services.database
         self.client = services.client
+
+    def hidden(self, req: falcon.Request) -> Callable[[], Mapping[str, Collection[str]]]:
+        """Return what tells ``interface.step`` -> its arguments that are secret."""
+        return functools.partial(self.client.get_secret_arguments, of(req).context)
 
     def rule(self, req: falcon.Request) -> str | None:
         """Return the rule of what a request asks for."""

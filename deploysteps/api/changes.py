@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deploysteps import exceptions
-from deploysteps.api import bodies, patch, schemas, versions
+from deploysteps.api import bodies, masks, patch, schemas, versions
 from deploysteps.api.validation import checked, default
 
 
@@ -19,11 +19,13 @@ def of(
     table: Mapping[str, int],
     version: int,
     max_depth: int,
+    hidden: Callable[[], masks.Hidden] = dict,
 ) -> dict[str, Any]:
     """Return member -> new value of what a patch changes in a row.
 
     :param body: the patch as it came.
     :param table: member -> the version it came with.
+    :param hidden: tells which arguments of steps are secret.
     :raises NotAcceptable: it changes what is newer than the request.
     :raises Invalid: it is no patch, does not fit, changes what is read-only,
         or makes what the schema does not allow.
@@ -32,7 +34,8 @@ def of(
     members = {operation.member for operation in operations}
     writable = _writable(schema)
     _check_members(members, writable, table, version)
-    after = patch.apply({name: getattr(item, name) for name in writable}, operations)
+    before = {name: getattr(item, name) for name in writable}
+    after = patch.apply(before, operations, masks.Masks(hidden))
     values = {name: after[name] if name in after else default(schema, name) for name in members}
     if any(bodies.depth(value) > max_depth for value in values.values()):
         raise exceptions.Invalid(f"The result is nested deeper than {max_depth} levels.")

@@ -13,6 +13,7 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
+    masks,
     paging,
     render,
     schemas,
@@ -95,6 +96,7 @@ class ChassisList(_ChassisList):
         """Create a chassis."""
         Query(req).finish()
         values = checked(schemas.CHASSIS, bodies.read(req, self.conf), "chassis")
+        masks.Masks().new(values)
         item = self.client.create_chassis(call.of(req).context, values)
         resp.location = f"{self.services.base(req)}/v1/chassis/{item.uuid}"
         send(resp, self.shown(req, list(_TABLE))(item), 201)

@@ -11,7 +11,7 @@ from deploysteps.api import call, streams
 from deploysteps.api.operations import Operation
 from deploysteps.api.query import Query
 from deploysteps.api.wire import TAKE_OVER
-from deploysteps.steps import FLOWS
+from deploysteps.steps import RUNS
 
 _HEADER = "Last-Event-ID"
 
@@ -32,7 +32,7 @@ class Stream(call.Resource):
             rule="baremetal:event:stream",
             query={
                 "node": {"type": "string", "description": "Only of this node, by uuid or name."},
-                "flow": {"enum": list(FLOWS), "description": "Only of runs of this kind."},
+                "flow": {"enum": list(RUNS), "description": "Only of runs of this kind."},
                 "last_event_id": {
                     "type": "integer",
                     "minimum": 0,
@@ -56,8 +56,8 @@ class Stream(call.Resource):
         query = Query(req)
         last, node, flow = query.text("last_event_id"), query.text("node"), query.text("flow")
         query.finish()
-        if flow is not None and flow not in FLOWS:
-            raise exceptions.Invalid(f"The flow must be one of {', '.join(FLOWS)}.")
+        if flow is not None and flow not in RUNS:
+            raise exceptions.Invalid(f"The flow must be one of {', '.join(RUNS)}.")
         given = req.get_header(_HEADER) or last
         if given is not None and not (given.isascii() and given.isdigit() and len(given) < 19):
             raise exceptions.Invalid(f"{_HEADER} must be the id of an event: a whole number.")

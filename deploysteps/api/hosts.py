@@ -7,7 +7,9 @@ named. What a proxy adds is believed only when the operator says so.
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from urllib.parse import urlsplit
 
 import falcon
 from oslo_config import cfg
@@ -21,6 +23,12 @@ _HOST = re.compile(
     re.ASCII,
 )
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){0,8}/?", re.ASCII)
+
+_PORT = re.compile(r":[0-9]{1,5}$")
+_PROBES = ("/healthz", "/readyz")
+"""What asks these calls each instance by its address; the answers have no links."""
+LOCAL_ONLY = "deploysteps.local_only"
+"""In the environment of a request, true: the server listens on this machine's own address only."""
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -39,6 +47,7 @@ class Addresses:
         """Take ``[api] public_endpoint``, ``allowed_hosts``, and whether a proxy is believed."""
         self._conf = conf
         self._allowed = [name.strip().lower().strip("[]") for name in conf.api.allowed_hosts]
+        self._own = str(conf.api.host_ip).strip("[]").lower()
         self._proxied = bool(conf.oslo_middleware.enable_proxy_headers_parsing)
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -46,9 +55,51 @@ class Addresses:
 
         :raises Invalid: it is none, or not allowed.
         """
-        host = self._checked("Host", req.env.get("HTTP_HOST") or req.netloc)
+        host = self._checked("Host", req.env.get("HTTP_HOST") or req.netloc, req.path in _PROBES)
         public = str(self._conf.api.public_endpoint or "").rstrip("/")
-        call.of(req).base = public or self._base(req, host)
+        call.of(req).base = base = public or self._base(req, host)
+        if self._conf.auth_strategy == "keystone":
+            return  # a page of another site has no token to send
+        if req.env.get(LOCAL_ONLY) and not (self._allowed or public or self._proxied):
+            self._refuse_strange(host)
+        if req.method not in ("GET", "HEAD", "OPTIONS"):
+            self._refuse_foreign(req, {host.lower(), urlsplit(base).netloc.lower()})
+
+    def _refuse_strange(self, host: str) -> None:
+        """Refuse a name that this machine does not have for itself.
+
+        Without authentication the only guard is that nobody else reaches the service. A browser
+        on this machine does, for any page whose own name is made to lead here (DNS rebinding).
+
+        :raises Invalid: the name may be such a page's.
+        """
+        name = host.rpartition(":")[0] if _PORT.search(host) else host
+        name = name.strip("[]").rstrip(".").lower()
+        own = "." not in name or name.endswith(".localhost") or name == self._own
+        if self._conf.auth_strategy == "noauth" and not (own or is_address(name)):
+            raise exceptions.Invalid(
+                "There is no authentication, and the header Host has a name that may be another "
+                "machine's; call the service by its address, or allow the name in [api] "
+                "allowed_hosts."
+            )
+
+    def _refuse_foreign(self, req: falcon.Request, own: set[str]) -> None:
+        """Refuse what a browser sends for a page of another site, with the user's password.
+
+        :raises Invalid: the page is of none of these hosts.
+        """
+        origin = req.get_header("Origin")
+        there = urlsplit(origin).netloc.lower() if origin and len(origin) < 1000 else ""
+        is_own = there in own or bool(
+            there and self._allowed and self._is_allowed(there.partition(":")[0])
+        )
+        site = "" if origin else (req.get_header("Sec-Fetch-Site") or "")
+        if (origin is not None and not is_own) or site in ("cross-site", "same-site"):
+            raise exceptions.Invalid(
+                "A page of another site sends this (header Origin or Sec-Fetch-Site); what may is "
+                "a page of the service's own address, or of one in [api] allowed_hosts.",
+                code=403,
+            )
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
@@ -69,14 +120,16 @@ class Addresses:
             root = prefix if _PREFIX.fullmatch(prefix) else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
-    def _checked(self, header: str, host: str) -> str:
+    def _checked(self, header: str, host: str, any_name: bool = False) -> str:
         found = _HOST.fullmatch(host)
         if found is None or int(found["port"] or 0) > 65535:
             raise exceptions.Invalid(
                 f"The header {header} has to be the name or the address of a machine, with or "
                 "without a port."
             )
-        if self._allowed and not self._is_allowed(found["name"].lower().strip("[]").rstrip(".")):
+        if any_name or not self._allowed:
+            return host
+        if not self._is_allowed(found["name"].lower().strip("[]").rstrip(".")):
             raise exceptions.Invalid(
                 f"The service is not called by the name in the header {header}; its operator can "
                 "allow it in [api] allowed_hosts."
@@ -88,6 +141,15 @@ class Addresses:
             name == allowed or (allowed.startswith(".") and name.endswith(allowed))
             for allowed in self._allowed
         )
+
+
+def is_address(name: str) -> bool:
+    """Tell whether a name is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def headers(scheme: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import falcon
 
-from deploysteps.api import answer_schemas, call, render
+from deploysteps.api import answer_schemas, call, permits, render
 from deploysteps.api.answers import send
 from deploysteps.api.operations import Operation
 from deploysteps.api.query import Query
@@ -31,4 +31,5 @@ class OneRun(call.Resource):
         item = self.node(req, ident)
         found = runs.one_of_node(self.database, item.id, run)
         attempts = runs.attempts(self.database, [found.id])[found.id]
-        send(resp, {**render.run(found, attempts, plan=True), "node_uuid": item.uuid})
+        shown = permits.run_shown(req, item, render.run(found, attempts, plan=True))
+        send(resp, {**shown, "node_uuid": item.uuid})

@@ -122,6 +122,7 @@ class NodeSteps(call.Resource):
         item = self.node(req, ident)
         context = call.of(req).context
         if plan:
+            call.caller(req).require("baremetal:node:plan:get", item.owner, item.lessee)
             found = self.client.get_node_plan(context, item.uuid, flow)
             send(resp, secrets.masked(found))
             return
@@ -299,8 +300,10 @@ class NodeRuns(call.Resource):
             "runs",
             found,
             page,
-            show=lambda run: render.run(run, attempts[run.id], plan=plan),
+            show=lambda run: permits.run_shown(
+                req, item, render.run(run, attempts[run.id], plan=plan)
+            ),
             req=req,
             base=self.services.base(req),
         )
-        send(resp, {**document, "lock": render.lock(item)})
+        send(resp, {**document, "lock": permits.lock_shown(req, item, render.lock(item))})

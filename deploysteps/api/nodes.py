@@ -17,6 +17,7 @@ from deploysteps.api import (
     bulk,
     call,
     changes,
+    masks,
     offers,
     paging,
     patch,
@@ -112,6 +113,7 @@ class _NodeList(_Nodes):
         if page.sort_key in versions.NODE_FIELDS:
             versions.check(page.sort_key, versions.NODE_FIELDS, version)
         query.finish()
+        permits.sort(req, page.sort_key)
         if in_chassis is not None:
             filters["chassis_uuid"] = chassis.get(self.database, in_chassis[:255]).uuid
         project = call.caller(req).only("node")
@@ -200,6 +202,7 @@ class Nodes(_NodeList):
         version = call.version(req)
         values = checked(schemas.NODE, bodies.read(req, self.conf), "node")
         versions.check_all(values, versions.NODE_FIELDS, version)
+        masks.Masks().new(values)
         permits.node_to_create(req, self.database, values)
         enrolled = version >= versions.ENROLL
         values["provision_state"] = states.ENROLL if enrolled else states.AVAILABLE

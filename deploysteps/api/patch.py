@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deploysteps import exceptions
+from deploysteps.api.masks import MISSING, Masks
 
 OPS = ("add", "replace", "remove")
+MAX_OPERATIONS = 1000
+"""Of one patch: each may move all that a list holds."""
 _LONGEST = 200
 
 
@@ -43,22 +46,31 @@ def parse(body: Any) -> list[Operation]:
     """
     if not isinstance(body, list):
         raise exceptions.Invalid("A JSON patch must be an array of operations.")
+    if len(body) > MAX_OPERATIONS:
+        raise exceptions.Invalid(
+            f"A JSON patch has at most {MAX_OPERATIONS} operations; replace a larger member as a "
+            "whole, or send several."
+        )
     return [_operation(entry, position) for position, entry in enumerate(body)]
 
 
-def apply(document: Mapping[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
+def apply(
+    document: Mapping[str, Any], patch: Iterable[Operation], masks: Masks | None = None
+) -> dict[str, Any]:
     """Return a copy of ``document`` with the operations applied, in order.
 
     A whole member that is removed is missing from the answer. ``document``
-    stays as it is.
+    stays as it is. A value that has the mask of a secret keeps the secret.
 
     :raises PatchError: an operation does not fit; nothing was changed.
+    :raises Invalid: a mask stands for nothing.
     """
+    masks = masks or Masks()
     patch = list(patch)
     touched = {operation.member for operation in patch}
     changed = {k: copy.deepcopy(v) if k in touched else v for k, v in document.items()}
     for operation in patch:
-        _apply_one(changed, operation)
+        _apply_one(changed, operation, masks)
     return changed
 
 
@@ -81,38 +93,48 @@ def _decoded(segment: str) -> str:
     return segment.replace("~1", "/").replace("~0", "~")
 
 
-def _apply_one(document: dict[str, Any], operation: Operation) -> None:
+def _apply_one(document: dict[str, Any], operation: Operation, masks: Masks) -> None:
     holder: Any = document
     for part in operation.path[:-1]:
         holder = _inside(holder, part, operation)
     last = operation.path[-1]
+    masks.check_step(holder, operation.path)
+
+    def filled(stored: Any) -> Any:
+        value = copy.deepcopy(operation.value)
+        return masks.filled(value, stored, operation.path, document)
+
     if isinstance(holder, dict):
-        _apply_to_object(holder, last, operation)
+        _apply_to_object(holder, last, operation, filled)
     elif isinstance(holder, list):
-        _apply_to_array(holder, last, operation)
+        _apply_to_array(holder, last, operation, filled)
     else:
         raise operation.failed("the path leads into a value that is no object and no array")
 
 
-def _apply_to_object(holder: dict[str, Any], name: str, operation: Operation) -> None:
+def _apply_to_object(
+    holder: dict[str, Any], name: str, operation: Operation, filled: Callable[[Any], Any]
+) -> None:
     if operation.op != "add" and name not in holder:
         raise operation.failed(f"can't {operation.op} a non-existent object {name[:_LONGEST]!r}")
     if operation.op == "remove":
         del holder[name]
     else:
-        holder[name] = copy.deepcopy(operation.value)
+        holder[name] = filled(holder.get(name, MISSING))
 
 
-def _apply_to_array(holder: list[Any], index: str, operation: Operation) -> None:
+def _apply_to_array(
+    holder: list[Any], index: str, operation: Operation, filled: Callable[[Any], Any]
+) -> None:
     if operation.op == "add":
         at = len(holder) if index == "-" else _index(index, len(holder) + 1, operation)
-        holder.insert(at, copy.deepcopy(operation.value))
+        holder.insert(at, filled(MISSING))
         return
     at = _index(index, len(holder), operation)
     if operation.op == "remove":
         del holder[at]
     else:
-        holder[at] = copy.deepcopy(operation.value)
+        holder[at] = filled(holder[at])
 
 
 def _inside(holder: Any, part: str, operation: Operation) -> Any:

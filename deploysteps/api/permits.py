@@ -12,7 +12,7 @@ from oslo_utils import strutils
 from deploysteps import exceptions, states
 from deploysteps.access import rules
 from deploysteps.access.caller import Caller
-from deploysteps.api import answers, call, patch
+from deploysteps.api import answers, call, patch, schemas
 from deploysteps.db import nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, Runbook
@@ -30,6 +30,10 @@ _STEPS_BY = {
     member: f"baremetal:node:set_provision_state:{member}"
     for member in ("clean_steps", "service_steps")
 }
+
+
+_OWN_QUESTIONS = ("owner", "parent_node")
+"""Members of a new node that are asked about in another way."""
 
 
 class Owned(Protocol):
@@ -61,6 +65,44 @@ def kept_back(caller: Caller, item: Node | Owned, names: Iterable[str]) -> dict[
     return found
 
 
+def sort(req: falcon.Request, field: str) -> None:
+    """Refuse to sort nodes by what is kept back: their order tells what it is.
+
+    :raises Forbidden: naming the rule.
+    """
+    caller, rule = call.caller(req), _SEEN_BY.get(field)
+    if rule is not None and not caller.may(_THRESHOLD):
+        caller.require(rule)
+
+
+def run_shown(req: falcon.Request, item: Node, run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run as the caller may see it: what is kept back of its node is of its runs too."""
+    hidden = kept_back(call.caller(req), item, ("last_error", "reservation"))
+    of_run, of_attempt = dict[str, Any](), dict[str, Any]()
+    if "last_error" in hidden:
+        of_run["error"] = of_attempt["error"] = hidden["last_error"]
+        of_attempt["evidence"] = {"content": hidden["last_error"]}
+    if "reservation" in hidden:
+        of_attempt["conductor"] = hidden["reservation"]
+    attempts = [_over(attempt, of_attempt) for attempt in run["attempts"]]
+    return {**_over(run, of_run), "attempts": attempts}
+
+
+def lock_shown(
+    req: falcon.Request, item: Node, lock: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return who holds a node's lock as the caller may see it; see :func:`run_shown`."""
+    hidden = kept_back(call.caller(req), item, ("reservation",))
+    return _over(lock, {"holder": hidden["reservation"]}) if lock and hidden else lock
+
+
+def _over(shown: dict[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what the caller is told in the place of what is there."""
+    return {
+        name: value if value is None else hidden.get(name, value) for name, value in shown.items()
+    }
+
+
 def unmasked(caller: Caller, item: Node | Owned, names: Iterable[str]) -> frozenset[str]:
     """Return the fields of a node whose secrets a caller sees; none, unless a rule says so."""
     return frozenset(
@@ -74,28 +116,47 @@ def unmasked(caller: Caller, item: Node | Owned, names: Iterable[str]) -> frozen
 
 
 def marker(req: falcon.Request, uuid: str, node_of: Callable[[str], Node]) -> None:
-    """Refuse a page that begins after what is not there for the caller.
+    """Do the same as :func:`marker_of` for a node and what belongs to one.
 
     :param node_of: returns the node that the marker is, or belongs to.
+    """
+
+    def sees(uuid: str) -> bool:
+        item = node_of(uuid)
+        return call.caller(req).sees(item.owner, item.lessee)
+
+    marker_of(uuid, sees)
+
+
+def marker_of(uuid: str, sees: Callable[[str], bool]) -> None:
+    """Refuse a page that begins after what is not there for the caller.
+
+    :param sees: tells whether he sees what has a uuid.
     :raises NotFound: in the words for what is not there at all.
     """
-    missing = exceptions.NotFound(f"Marker {uuid} could not be found.")
     try:
-        item = node_of(uuid)
-    except exceptions.NotFound as exc:
-        raise missing from exc
-    if not call.caller(req).sees(item.owner, item.lessee):
-        raise missing
+        there = sees(uuid)
+    except exceptions.NotFound:
+        there = False
+    if not there:
+        raise exceptions.NotFound(f"Marker {uuid} could not be found.")
 
 
 def node_to_create(req: falcon.Request, database: Database, values: dict[str, Any]) -> None:
     """Make a new node the caller's project's, when he may have no others.
 
     :raises Invalid: he asks for one of another project, or below a node that he does not see.
+    :raises Forbidden: he gives a member that he might not change afterwards.
     """
     caller = call.caller(req)
     if caller.may("baremetal:node:create"):
         return
+    for name, value in values.items():
+        unset = value in (None, "", {}, schemas.NODE["properties"][name].get("default"))
+        if name not in _OWN_QUESTIONS and not unset:
+            rule = _rule_of_field(patch.Operation("add", (name,), value))
+            if rule != "baremetal:node:update":
+                caller.require(rule, caller.project)
     if values.get("parent_node"):
         try:
             marker(req, values["parent_node"], functools.partial(nodes.get, database))

@@ -14,7 +14,9 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
+    masks,
     paging,
+    permits,
     ports,
     render,
     schemas,
@@ -26,6 +28,7 @@ from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import nodes, portgroups
 from deploysteps.db.group_models import Portgroup
+from deploysteps.db.models import Node
 
 _TABLE = versions.PORTGROUP_FIELDS
 _SINCE = versions.ENDPOINTS["portgroups"]
@@ -97,9 +100,14 @@ class _Portgroups(call.Resource):
             filters["node_id"] = self.node(req, node).id
         elif project is not None:
             filters["visible_to"] = project
+        if page.marker is not None and project is not None:
+            permits.marker(req, page.marker, self._node_of)
         found = portgroups.listing(self.database, filters=filters, **page.fetched())
         show, base = self.shown(req, fields), self.services.base(req)
         send(resp, paging.document("portgroups", found, page, show=show, req=req, base=base))
+
+    def _node_of(self, uuid: str) -> Node:
+        return nodes.get(self.database, portgroups.get(self.database, uuid).node_id)
 
     def item(self, req: falcon.Request, ident: str) -> Portgroup:
         """Return the portgroup of a path, if the caller may do with it what he asks.
@@ -155,6 +163,7 @@ class Portgroups(_PortgroupList):
         Query(req).finish()
         values = checked(schemas.PORTGROUP, bodies.read(req, self.conf), "portgroup")
         versions.check_all(values, _TABLE, version)
+        masks.Masks().new(values)
         node = values.pop("node_uuid")
         try:
             self.node(req, node)

@@ -15,6 +15,7 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
+    masks,
     paging,
     permits,
     render,
@@ -77,7 +78,7 @@ class PortLists(call.Resource):
         node_id = self.node(req, node).id if node is not None else None
         within = self._portgroup(req, portgroup) if portgroup is not None else None
         project = None if node_id is not None else call.caller(req).only("port")
-        if project is not None and page.marker is not None:
+        if page.marker is not None and call.caller(req).only("port") is not None:
             permits.marker(req, page.marker, self._node_of_port)
         found = ports.listing(
             self.database,
@@ -158,7 +159,7 @@ class Ports(_PortList):
             summary="Create a port",
             rule="baremetal:port:create",
             body=schemas.PORT,
-            members=versions.PORT_FIELDS,
+            members=versions.PORT_MEMBERS,
             answers={201: answer_schemas.PORT},
             errors=(409,),
         ),
@@ -172,9 +173,10 @@ class Ports(_PortList):
         Query(req).finish()
         version = call.version(req)
         values = checked(schemas.PORT, bodies.read(req, self.conf), "port")
-        versions.check_all(values, versions.PORT_FIELDS, version)
+        versions.check_all(values, versions.PORT_MEMBERS, version)
+        masks.Masks().new(values)
         values["address"] = values["address"].lower()
-        node = values.pop("node_uuid")
+        node = _node_of(values, version)
         try:
             self.node(req, node)
             item = self.client.create_port(call.of(req).context, node, values)
@@ -183,6 +185,22 @@ class Ports(_PortList):
             raise exceptions.Invalid(exc.message) from exc
         resp.location = f"{self.services.base(req)}/v1/ports/{item.uuid}"
         self.answer(req, resp, item, 201)
+
+
+def _node_of(values: dict[str, Any], version: int) -> str:
+    """Take the node out of a port's body, where it stands under one of two names.
+
+    :raises Invalid: under none or both, or it is named by its name before that came.
+    """
+    given = [values.pop(name) for name in ("node_uuid", "node_ident") if name in values]
+    if not given:
+        raise exceptions.Invalid("Schema error for port: 'node_uuid' is a required property")
+    if len(given) > 1:
+        raise exceptions.Invalid("Schema error for port: give node_uuid or node_ident, not both")
+    node = str(given[0])
+    if version < versions.PORT_NODE_NAME and not is_uuid(node):
+        raise exceptions.Invalid("Schema error for port: node_uuid must be the UUID of a node")
+    return node
 
 
 class NodePorts(PortLists):
@@ -271,8 +289,7 @@ class OnePort(PortLists):
         """Return the port of a path, if the caller may do with it what he asks: as its node's."""
         if not is_uuid(ident):
             raise exceptions.PortNotFound(port=ident[:255])
-        item = ports.get(self.database, ident.lower())
-        self.permit(
-            req, nodes.get(self.database, item.node_id), exceptions.PortNotFound(port=ident)
-        )
+        ident = ident.lower()
+        item, missing = ports.get(self.database, ident), exceptions.PortNotFound(port=ident)
+        self.permit(req, nodes.get(self.database, item.node_id), missing)
         return item

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps import exceptions, states
-from deploysteps.api import bodies, call, permits, schemas, step_lists, versions
+from deploysteps.api import bodies, call, masks, permits, schemas, step_lists, versions
 from deploysteps.api.answers import done
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
@@ -104,6 +104,7 @@ class Provision(_Setting):
         event = _event(item, target, version)
         members = {name: value for name, value in body.items() if value not in (None, [], "")}
         _check_members(target, members, version)
+        masks.Masks(self.hidden(req)).new(members)
         permits.steps_of_request(req, item, members)
         if "runbook" in members:
             members["runbook"] = permits.runbook_to_use(req, self.database, members["runbook"]).uuid

@@ -71,22 +71,26 @@ def node(
 
     :param elsewhere: fields that do not stand in its row: ``conductor``, the
         name of the one in charge of it, and ``traits``; or that the caller may not see.
-    :param unmasked: fields whose secrets he sees.
+    :param unmasked: fields whose secrets he sees, if he may see the field at all.
     """
     shown = versions.shown(fields, versions.NODE_FIELDS, version)
     return {
-        name: _node_field(item, name, base, version, elsewhere or {})
-        if name not in unmasked
-        else getattr(item, name) or {}
-        for name in shown
+        name: _node_field(item, name, base, version, elsewhere or {}, unmasked) for name in shown
     }
 
 
 def _node_field(
-    item: Node, name: str, base: str, version: int, elsewhere: Mapping[str, Any]
+    item: Node,
+    name: str,
+    base: str,
+    version: int,
+    elsewhere: Mapping[str, Any],
+    unmasked: Collection[str] = (),
 ) -> Any:
     if name in elsewhere:
         return elsewhere[name]
+    if name in unmasked:
+        return getattr(item, name) or {}
     if name == "links":
         return links(base, "nodes", item.uuid)
     if name in COLLECTIONS:
@@ -345,6 +349,8 @@ def _attempt(item: StepAttempt) -> Document:
         "error": item.error,
         "progress": secrets.masked(item.progress),
         "waits_for": item.owner,
+        "waiting_since": timestamp(item.waiting_since),
+        "deadline": timestamp(item.deadline_at) if item.finished_at is None else None,
         "reboot": bool(item.reboot),
         "evidence": secrets.masked(item.evidence),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,12 +16,14 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
+    masks,
     paging,
     patch,
     permits,
     render,
     schemas,
     step_lists,
+    typos,
     versions,
 )
 from deploysteps.api.answers import done, fields_of, is_ident, listed_fields, send
@@ -118,9 +121,7 @@ class _Saved(call.Resource):
     ) -> Callable[[Item], dict[str, Any]]:
         """Return how a request sees these; the queries do not grow with them."""
         base, version, kind = self.services.base(req), call.version(req), self.kind
-        hidden: dict[str, list[str]] = {}
-        if "steps" in fields:
-            hidden = self.client.get_secret_arguments(call.of(req).context)
+        hidden = self.hidden(req)() if "steps" in fields else {}
         held = self.traits_of(found) if "traits" in fields else {}
         return lambda item: render.step_list(
             item,
@@ -144,6 +145,10 @@ class _Saved(call.Resource):
     def narrowed(self, req: falcon.Request) -> dict[str, Any]:
         """Return what narrows a list to what the caller sees."""
         return {}
+
+    def sees(self, req: falcon.Request, uuid: str) -> bool:
+        """Tell whether the caller sees what has a uuid, for who does not see all."""
+        return True
 
     def refuse_new(self, req: falcon.Request, values: dict[str, Any]) -> None:
         """Refuse, or complete, a new one by what the caller may have."""
@@ -176,7 +181,10 @@ class _SavedList(_Saved):
         if page.sort_key in kind.table:
             versions.check(page.sort_key, kind.table, version)
         query.finish()
-        found = kind.listing(self.database, filters=self.narrowed(req), **page.fetched())
+        filters = self.narrowed(req)
+        if page.marker is not None and filters:
+            permits.marker_of(page.marker, functools.partial(self.sees, req))
+        found = kind.listing(self.database, filters=filters, **page.fetched())
         show, base = self.shown(req, fields, found), self.services.base(req)
         send(resp, paging.document(kind.place, found, page, show=show, req=req, base=base))
 
@@ -186,9 +194,11 @@ class _SavedList(_Saved):
         Query(req).finish()
         values = checked(kind.schema, bodies.read(req, self.conf), kind.what)
         versions.check_all(values, kind.table, version)
+        masks.Masks(self.hidden(req)).new(values)
         self.refuse_new(req, values)
         item = kind.create(self.client)(call.of(req).context, self.fit(values))
         resp.location = f"{self.services.base(req)}/v1/{kind.place}/{item.uuid}"
+        typos.warn(resp, item.steps)
         send(resp, self.whole(req, item), 201)
 
 
@@ -218,11 +228,14 @@ class _OneSaved(_Saved):
             table=kind.table,
             version=version,
             max_depth=self.conf.api.max_json_depth,
+            hidden=self.hidden(req),
         )
         if values:
             before = changes.made_from(item, values)
             context, fit = call.of(req).context, self.fit(values)
             item = kind.update(self.client)(context, item.uuid, fit, before)
+        if "steps" in values:
+            typos.warn(resp, item.steps)
         send(resp, self.whole(req, item))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
@@ -238,7 +251,10 @@ class _OneSaved(_Saved):
                 f"{self.kind.what.capitalize()} {ident[:255]} could not be found."
             )
         item = self.kind.get(self.database, ident)
-        self.refuse_change(req, item)
+        try:
+            self.refuse_change(req, item)
+        except exceptions.RunbookNotFound as exc:  # by the name that was asked for, no other
+            raise exceptions.RunbookNotFound(runbook=ident) from exc
         return item
 
 
@@ -324,6 +340,10 @@ class Runbooks(_OfRunbooks, _SavedList):
         """See :class:`_Saved`: those of the caller's project and public ones."""
         project = call.caller(req).only("runbook")
         return {} if project is None else {"visible_to": project}
+
+    def sees(self, req: falcon.Request, uuid: str) -> bool:
+        """See :class:`_Saved`."""
+        return permits.sees_runbook(call.caller(req), runbooks.get(self.database, uuid))
 
     def refuse_new(self, req: falcon.Request, values: dict[str, Any]) -> None:
         """See :class:`_Saved`."""

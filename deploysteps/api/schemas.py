@@ -61,7 +61,9 @@ NODE_NAME: Schema = {
     "type": ["string", "null"],
     "maxLength": 255,
     "pattern": r"^[A-Za-z0-9._~-]+" + _END,
-    "not": {"anyOf": [{"type": "string", "pattern": _UUID}, {"enum": ["detail", "validate"]}]},
+    "not": {
+        "anyOf": [{"type": "string", "pattern": _UUID}, {"enum": ["detail", "validate", ".", ".."]}]
+    },
     "description": "usable as a host name (letters, digits and . _ ~ -) and not a UUID",
     "default": None,
 }
@@ -116,11 +118,19 @@ ADDRESS: Schema = {
     "description": "a MAC address, six pairs of hex digits with colons",
 }
 
+_NODE: Schema = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": r"^[A-Za-z0-9._~-]+" + _END,
+    "description": "the UUID or the name of a node",
+}
+
 PORT: Schema = _object(
-    ["address", "node_uuid"],
+    ["address"],
     uuid=_fixed(UUID),
     address=ADDRESS,
-    node_uuid=_fixed({"type": "string", "pattern": _UUID, "description": "the UUID of a node"}),
+    node_uuid=_fixed(_NODE),
+    node_ident=_fixed(_NODE),
     extra=JSON,
     is_smartnic=_flag(),
     local_link_connection=JSON,
@@ -140,6 +150,7 @@ PORT_QUERY: Schema = _object([], address=ADDRESS)
 PATCH: Schema = {
     "$schema": _DIALECT,
     "type": "array",
+    "maxItems": 1000,
     "items": {
         "type": "object",
         "properties": {
@@ -293,11 +304,16 @@ EVENTS = _object(
 )
 """``POST /v1/events``: what a network service tells."""
 
+MAX_CANDIDATES = 1000
+"""The most nodes that an allocation chooses from, when they are named."""
+
 ALLOCATION = _object(
     [],
     uuid=_fixed(UUID),
     name=NODE_NAME,
-    candidate_nodes=_fixed({"type": ["array", "null"], "items": {"type": "string"}}),
+    candidate_nodes=_fixed(
+        {"type": ["array", "null"], "maxItems": MAX_CANDIDATES, "items": {"type": "string"}}
+    ),
     extra=JSON,
     node=_fixed(_text()),
     owner=_fixed(_text()),

@@ -40,6 +40,11 @@ class Threads(threadpool.ThreadPool):
             self.done()
             raise
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether requests wait for a thread, of which there may be no more."""
+        return self._under_way > int(self.max)
+
     def done(self) -> None:
         """Note that a thread has done with a connection that was put."""
         with self._lock:

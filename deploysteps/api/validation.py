@@ -113,8 +113,9 @@ def _unexpected(place: str, wanted: Any, error: jsonschema.ValidationError) -> s
 
 def _required(place: str, wanted: Any, error: jsonschema.ValidationError) -> str:
     given: Any = error.instance
-    missing = next(name for name in wanted if name not in given)
-    return f"'{missing}' is a required property{_within(place)}"
+    first, *more = (repr(name) for name in wanted if name not in given)
+    also = f", and so {'are' if more[1:] else 'is'} {' and '.join(more)}" if more else ""
+    return f"{first} is a required property{_within(place)}{also}"
 
 
 def _within(place: str) -> str:

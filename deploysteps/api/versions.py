@@ -136,6 +136,10 @@ PORT_FIELDS: dict[str, int] = {
     "available_for_dynamic_portgroup": 111,
     "links": 1,
 }
+PORT_NODE_NAME = 94
+"""A port is made for a node that is named by its name, too."""
+PORT_MEMBERS: dict[str, int] = {**PORT_FIELDS, "node_ident": PORT_NODE_NAME}
+"""Members of the body that makes a port."""
 PORT_ITEM: tuple[str, ...] = ("uuid", "address", "links")
 
 DRIVER_INTERFACES: dict[str, int] = {

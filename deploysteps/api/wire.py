@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import resource
 import socket
 import ssl
 import sys
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 from cheroot import server, wsgi
 from cheroot.makefile import MakeFile
 
-from deploysteps.api import errors
+from deploysteps.api import errors, heads
+from deploysteps.api.hosts import LOCAL_ONLY
 from deploysteps.api.threads import Threads
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +32,14 @@ T = TypeVar("T")
 _PIECE = 64 * 2**10
 BRISK = 2.0
 """Seconds; what takes longer is slow, and half of the threads are for what is slow."""
+_CROWDED = 0.25
+"""The same while others wait for a thread."""
+_KEPT = 1000
+"""Connections that wait for a request, or for the rest of its head, and are kept."""
+_OTHERS = 256
+"""Files that the process may open for other things."""
+_PEEKED = 16 * 2**10
+"""Bytes of a head that are waited for without a thread."""
 
 
 class _Timed(socket.socket):
@@ -42,12 +52,45 @@ class _Timed(socket.socket):
         self._way = ""
         self._begun = 0.0
         self._slow = False
+        self._since: float | None = None
+        """When the head of the next request began to arrive, while it does without a thread."""
+        self._held = -1
         self.late = False
         """Whether the client took too long: what is left of its request will not be read."""
 
     def begin(self) -> None:
-        """Start the clock, once a thread is there for the next request."""
-        self._way = ""
+        """Start the clock, once a thread is there for the next request.
+
+        What its head took to arrive before, without a thread, counts.
+        """
+        self._way, since, self._since = "", self._since, None
+        if since is not None:
+            self._way, self._begun = "receive", since
+
+    def has_head(self) -> bool:
+        """Tell whether the head of the next request is there; the selector waits for more.
+
+        It is called again when there is more, or the client is gone, and only then.
+        """
+        now = time.monotonic()
+        self._since = self._since or now
+        self.setblocking(False)
+        try:
+            held = self.recv(_PEEKED, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # what is wrong is told where it is read
+        finally:
+            self.settimeout(self._owner.timeout)
+        more = 0 < len(held) < _PEEKED and not heads.is_whole(held)
+        late = now - self._since >= self._owner.patience
+        waits = more and not late and self._held != len(held)
+        self._held = len(held) if waits else -1
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(held) + 1 if waits else 1)
+        if not waits and not late:
+            self._since = None
+        return not waits
 
     def end(self) -> None:
         """Make room for another slow client."""
@@ -73,7 +116,7 @@ class _Timed(socket.socket):
             self._way, self._begun = way, now
         stalled = now + self._owner.timeout
         while (left := min(stalled, self._ends) - now) > 0 or self._may_be_slow(stalled):
-            self.settimeout(max(left, 0.001))
+            self.settimeout(max(min(left, _CROWDED), 0.001))  # others may come meanwhile
             try:
                 return transfer(*args)
             except TimeoutError:
@@ -86,7 +129,10 @@ class _Timed(socket.socket):
     @property
     def _ends(self) -> float:
         patience = self._owner.patience
-        return self._begun + (patience if self._slow else min(BRISK, patience))
+        if self._slow:
+            return self._begun + patience
+        brisk = _CROWDED if self._owner.requests.is_crowded else BRISK
+        return self._begun + min(brisk, patience)
 
     def _may_be_slow(self, stalled: float) -> bool:
         """Ask for more time, if there is a thread to spare."""
@@ -155,6 +201,21 @@ Taker = Callable[[Taken | None], None]
 
 
 class _Request(server.HTTPRequest):
+    header_reader = heads.Reader()
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.inheaders = heads.Headers()
+
+    def read_request_headers(self) -> bool:
+        """Read the headers; return whether the request can be answered."""
+        if not super().read_request_headers():  # type: ignore[no-untyped-call]
+            return False
+        if b"Host" not in self.inheaders and self.request_protocol == b"HTTP/1.1":
+            self.simple_response("400 Bad Request", "The header Host is missing.")
+            return False
+        return True
+
     def send_headers(self) -> None:
         """Answer; close the connection where it is not sure where the next request begins."""
         if self.chunked_read or self.conn.socket.late:
@@ -179,7 +240,12 @@ class _Gateway(wsgi.Gateway_10):
         environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
         # The scheme is not the client's to say, as the first line of a request could.
         scheme = "http" if self.req.server.tls is None else "https"
-        return {**environ, TAKE_OVER: self.req.conn.hand_over, "wsgi.url_scheme": scheme}
+        return {
+            **environ,
+            TAKE_OVER: self.req.conn.hand_over,
+            LOCAL_ONLY: self.req.server.local_only,
+            "wsgi.url_scheme": scheme,
+        }
 
     def respond(self) -> None:
         """Answer; where another goes on with it, the last chunk is not cheroot's to send."""
@@ -276,7 +342,11 @@ class HttpServer(wsgi.Server):
         """
         super().__init__(address, app, numthreads, **more)
         self.requests = Threads(self, numthreads)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        known = files != resource.RLIM_INFINITY
+        self.keep_alive_conn_limit = max(16, min(_KEPT, files - _OTHERS)) if known else _KEPT
         self.gateway = _Gateway
+        self.local_only = address[0] in ("localhost", "::1") or address[0].startswith("127.")
         self.patience = patience
         self.tls = tls
         if tls is not None:
@@ -287,10 +357,18 @@ class HttpServer(wsgi.Server):
         self._lock = threading.Lock()
 
     def process_conn(self, conn: _Connection) -> None:
-        """Give a connection a thread: with TLS, once its client has begun to shake hands."""
-        if self.tls is not None and not conn.greeted:
+        """Give a connection a thread, once the head of a request is there.
+
+        With TLS, which cannot be looked into, once its client has begun to shake hands.
+        """
+        if not conn.greeted:
+            if not self.can_add_keepalive_connection:
+                conn.close()  # else there would soon be no file to accept another with
+                return
             conn.greeted = True
             self.put_conn(conn)  # comes back when there is something to read
+        elif self.tls is None and not conn.rfile.has_data() and not conn.socket.has_head():
+            self.put_conn(conn)
         else:
             super().process_conn(conn)
 

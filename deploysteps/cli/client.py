@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from deploysteps import secrets
 from deploysteps.cli.errors import CommandError, ExitCode, code_of_status
 from deploysteps.cli.login import Login
+from deploysteps.cli.output import clean
 
 if TYPE_CHECKING:
     import requests
@@ -19,6 +23,18 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT = "http://127.0.0.1:6385"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 60
 _VERSION_HEADER = {"X-OpenStack-Ironic-API-Version": "latest"}
+
+
+_HOW_TO_LOG_IN = (
+    "; no user was sent: set OS_AUTH_TYPE=http_basic (or --os-auth-type http_basic) with "
+    "OS_USERNAME and OS_PASSWORD"
+)
+_NO_TLS = ("wrong_version_number", "packet_length_too_long", "record_layer_failure", "http_request")
+"""What OpenSSL calls an answer that is no TLS."""
+
+
+_WARNING = re.compile(r'299 \S+ "([^"]*)"')
+"""What the service has to say of a request that it has done all the same."""
 
 
 class Unreachable(CommandError):
@@ -47,7 +63,9 @@ class Client:
         self._session.headers.update(_VERSION_HEADER)
         # A proxy cannot reach this machine's own loopback.
         self._session.trust_env = not is_loopback(parts.hostname)
-        (login or Login()).prepare(self._session)
+        login = login or Login()
+        login.prepare(self._session)
+        self._logs_in = login.logs_in
 
     def get(self, path: str, **params: Any) -> Any:
         """Read; parameters that are None are left out."""
@@ -114,7 +132,10 @@ class Client:
                 **more,
             )
         if answer.status_code >= 400:
-            raise CommandError(_told(answer), code_of_status(answer.status_code))
+            told = _told(answer)
+            if answer.status_code == 401 and not self._logs_in:
+                told += _HOW_TO_LOG_IN
+            raise CommandError(told, code_of_status(answer.status_code))
         return answer
 
     @contextlib.contextmanager
@@ -125,6 +146,12 @@ class Client:
         try:
             yield
         except requests.exceptions.SSLError as exc:
+            if any(word in str(exc).lower().replace(" ", "_") for word in _NO_TLS):
+                raise Unreachable(
+                    f"what answers at {secrets.masked_urls(self.endpoint)} speaks no TLS; is it "
+                    "http:// and not https://? Set OS_ENDPOINT",
+                    ExitCode.UNREACHABLE,
+                ) from exc
             raise CommandError(
                 f"the certificate of {secrets.masked_urls(self.endpoint)} is not trusted "
                 f"({_short(exc)}); name its authority with --cacert, or trust any with --insecure"
@@ -140,6 +167,9 @@ class Client:
         self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Any = None
     ) -> Any:
         answer = self._ask(method, path, params=params, json=body)
+        warning = _WARNING.fullmatch(answer.headers.get("Warning", ""))
+        if warning:
+            click.echo(f"Warning: {clean(warning[1])}", err=True)
         if not answer.content:
             return None
         try:
@@ -164,6 +194,10 @@ def is_loopback(host: str) -> bool:
         return host.rstrip(".").lower() == "localhost"
 
 
+_CODES = re.compile(r"\[[^\]]*\]\s*|\s*\(_ssl\.c:\d+\)")
+"""What OpenSSL's messages have around their words."""
+
+
 def _short(exc: requests.RequestException) -> str:
     import requests
 
@@ -174,7 +208,7 @@ def _short(exc: requests.RequestException) -> str:
         reason = getattr(arg, "reason", arg)
         if isinstance(reason, BaseException):
             cause = reason
-    text = str(cause).rsplit(": ", 1)[-1]
+    text = _CODES.sub("", str(cause)).strip().rsplit(": ", 1)[-1]
     return secrets.masked_urls(text) or type(exc).__name__
 
 

@@ -12,7 +12,7 @@ import click
 from deploysteps.cli import watch
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import Client, Unreachable
-from deploysteps.steps import FLOWS
+from deploysteps.steps import RUNS
 
 _SILENCE = 120.0
 """Seconds without a word, a sign of life included, after which a stream is begun anew."""
@@ -23,7 +23,7 @@ _PATIENCE = 60.0
 
 @click.command(cls=Command)
 @click.option("--node", help="Only of this node, by UUID or name.")
-@click.option("--flow", type=click.Choice(list(FLOWS)), help="Only of runs of this kind.")
+@click.option("--flow", type=click.Choice(list(RUNS)), help="Only of runs of this kind.")
 @click.option(
     "--after",
     type=click.IntRange(min=0),
@@ -99,7 +99,7 @@ def _show(state: State, event: dict[str, Any]) -> None:
         what.append(f"(attempt {event['attempt']})")
     if event.get("previous"):
         what.append(f"{event['previous']} ->")
-    what += [str(event[name]) for name in ("state", "outcome", "error") if event.get(name)]
+    what += [str(event[name]) for name in ("state", "outcome", "error", "note") if event.get(name)]
     if event.get("waits_for"):
         what.append(f"waits for {event['waits_for']}")
     clock = watch.clock(event["at"])

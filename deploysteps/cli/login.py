@@ -13,6 +13,24 @@ if TYPE_CHECKING:
     import requests
 
 
+def _check_certificates(path: str) -> None:
+    """Refuse a file that has no certificate in it: nothing would be trusted.
+
+    :raises CommandError: naming the file.
+    """
+    import ssl  # here: not every command speaks TLS
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as exc:  # an SSLError is one, too
+        why = "" if isinstance(exc, ssl.SSLError) else f" ({exc.strerror})"
+        raise CommandError(
+            f"{path} (--cacert) has no certificate that can be read{why}; it has to be PEM, with "
+            "BEGIN CERTIFICATE",
+            ExitCode.USAGE,
+        ) from exc
+
+
 @dataclasses.dataclass(frozen=True)
 class Login:
     """What the options say; their words are those of OpenStack's clients."""
@@ -27,6 +45,11 @@ class Login:
     insecure: bool = False
     """Trust any certificate."""
 
+    @property
+    def logs_in(self) -> bool:
+        """Whether a user is sent at all."""
+        return (self.auth_type or "none") != "none"
+
     def prepare(self, session: requests.Session) -> None:
         """Make a session use all this.
 
@@ -39,6 +62,8 @@ class Login:
             warnings.filterwarnings("ignore", "Unverified HTTPS request")
         elif self.cacert and not os.path.isfile(self.cacert):
             raise CommandError(f"there is no file {self.cacert} (--cacert)", ExitCode.USAGE)
+        elif self.cacert:
+            _check_certificates(self.cacert)
         session.verify = False if self.insecure else self.cacert or True
         kind = self.auth_type or "none"
         if kind == "none":

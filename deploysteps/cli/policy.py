@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import textwrap
+from collections.abc import Sequence
 
 import click
+from oslo_config import cfg
 
-from deploysteps import conf
+from deploysteps import conf, reserved
 from deploysteps.access.enforcer import Enforcer
-from deploysteps.access.rules import list_rules
+from deploysteps.access.rules import STEP, list_rules
 from deploysteps.cli.app import Group, State, pass_state
+from deploysteps.cli.errors import CommandError, ExitCode
 
 
 @click.group(cls=Group)
@@ -42,6 +46,48 @@ def check(state: State) -> None:
     """Check the policy file that the configuration names."""
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
-    changed = Enforcer(settings).changed()
-    told = f"sets {len(changed)} rules" if changed else "sets none, defaults apply"
-    state.output.report(f"the policy file {told}; good", {"set": changed})
+    enforcer = Enforcer(settings)
+    changed = enforcer.changed()
+    strange = enforcer.without_effect()
+    unknown, an_agent_may = _no_steps(settings, changed)
+    warnings = unknown if an_agent_may else []
+    if warnings:
+        for one in warnings:
+            click.echo(f"Warning: {one}", err=True)
+    else:
+        strange += unknown
+    verdict = "look at the warnings" if warnings else "good"
+    verdict = "some have no effect" if strange else verdict
+    many = "1 rule" if len(changed) == 1 else f"{len(changed)} rules"
+    told = f"sets {many}" if changed else "sets none, defaults apply"
+    state.output.report(
+        f"the policy file {told}; {verdict}",
+        {"set": changed, "without_effect": strange, "warnings": warnings},
+    )
+    if strange:
+        raise CommandError("; ".join(strange), ExitCode.CONFIGURATION)
+
+
+def _no_steps(settings: cfg.ConfigOpts, changed: Sequence[str]) -> tuple[list[str], bool]:
+    """Return what there is to say of rules of steps that no enabled driver declares.
+
+    And whether agents of the machines may have such steps: nobody knows before they are up.
+    """
+    named = [name.removeprefix(f"{STEP}:") for name in changed if name.startswith(f"{STEP}:")]
+    if not named:
+        return [], False
+    from deploysteps.drivers import factory
+
+    registry = factory.Registry(settings)
+    known = registry.declared_steps()
+    known |= {f"{step['interface']}.{step['step']}" for step in reserved.offered()}
+    agents = registry.brings_agents_steps()
+    told = []
+    for step in named:
+        if step in known:
+            continue
+        close = difflib.get_close_matches(step, known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        but = ", though a machine's agent may bring it" if agents else ""
+        told.append(f"{STEP}:{step}: no driver that is enabled here declares {step}{but}{hint}")
+    return told, agents

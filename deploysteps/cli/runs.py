@@ -58,6 +58,7 @@ def runs(state: State, node: str, limit: int) -> None:
     """List the node's runs, newest first; --json shows every attempt of every step."""
     found = state.client.list(node_path(node, "runs"), "runs", limit, limit=limit)
     columns = ("uuid", "flow", "outcome", "started", "duration", "note")
+    machine = None if state.as_json else _machine(state, node, found)
     rows = [
         (
             run["uuid"],
@@ -65,7 +66,7 @@ def runs(state: State, node: str, limit: int) -> None:
             run["outcome"] or watch.word_of_run(run),
             watch.clock(run["started_at"]),
             watch.duration(run["started_at"], run["finished_at"]),
-            "; ".join(_notes(node, run)),
+            "; ".join(_notes(node, run, machine)),
         )
         for run in found
     ]
@@ -92,7 +93,9 @@ def run(state: State, node: str, run: str | None) -> None:
         state.output.data(found)
         return
     hidden = ("attempts", "plan", "left_out", "request")
-    state.output.mapping({name: value for name, value in found.items() if name not in hidden})
+    shown = {name: value for name, value in found.items() if name not in hidden}
+    machine = _machine(state, node, [found])
+    state.output.mapping(shown | {"note": "; ".join(_notes(node, found, machine))})
     columns = ("step", "attempt", "outcome", "conductor", "started", "took", "note")
     rows = [
         (
@@ -102,11 +105,16 @@ def run(state: State, node: str, run: str | None) -> None:
             one["conductor"],
             watch.clock(one["started_at"]),
             watch.duration(one["started_at"], one["finished_at"]),
-            watch.note_of(one, node),
+            watch.note_of(one, node, machine),
         )
         for one in found["attempts"]
     ]
     _section(state, "Attempts:", columns, rows)
+    left_out = [
+        (watch.name_of(step), step.get("source"), step.get("why"))
+        for step in found.get("left_out") or ()
+    ]
+    _section(state, "Left out:", ("step", "source", "why"), left_out)
 
 
 @click.command("history", cls=Command)
@@ -123,7 +131,20 @@ def history(state: State, node: str, limit: int) -> None:
     state.output.rows(columns, rows, found, f"node {node} has no history yet")
 
 
-def _notes(node: str, run: Mapping[str, Any]) -> Iterable[str]:
+def _machine(state: State, node: str, runs: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the node when one of its runs waits for its agent: it says when that was heard."""
+    waits = any(
+        run["finished_at"] is None
+        and run["attempts"]
+        and run["attempts"][-1].get("waits_for") == "agent"
+        for run in runs
+    )
+    return state.client.get(node_path(node)) if waits else None
+
+
+def _notes(
+    node: str, run: Mapping[str, Any], machine: Mapping[str, Any] | None = None
+) -> Iterable[str]:
     if run.get("resumes"):
         yield f"goes on with {run['resumes']}"
     if run["error"]:
@@ -131,10 +152,25 @@ def _notes(node: str, run: Mapping[str, Any]) -> Iterable[str]:
     attempts = run["attempts"]
     if run["finished_at"] is None and attempts:
         last = attempts[-1]
-        told = watch.note_of(last, node)
+        told = watch.note_of(last, node, machine)
         yield f"{last['interface']}.{last['step']}{told and f': {told}'}"
+    if nothing_done(run):
+        yield "nothing was done"
     if run.get("left_out"):
-        yield f"left out: {', '.join(map(watch.name_of, run['left_out']))}"
+        yield f"left out: {', '.join(_left_out(run['left_out']))}"
+
+
+def _left_out(steps: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield steps that did not run; why, where it is the same for all of them."""
+    yield from map(watch.name_of, steps[:-1])
+    reasons = {str(step.get("why") or "") for step in steps}
+    why = f" ({reasons.pop()})" if len(reasons) == 1 else ""
+    yield watch.name_of(steps[-1]) + (why if why != " ()" else "")
+
+
+def nothing_done(run: Mapping[str, Any]) -> bool:
+    """Tell whether a run ended well because there was nothing that it did."""
+    return run["outcome"] == "success" and not run["attempts"]
 
 
 @click.command("steps", cls=Command)
@@ -176,7 +212,7 @@ def plan(state: State, /, node: str, flow: str | None, **more: Any) -> None:
     found = state.client.post(node_path(node, "plan"), body)
     if state.as_json:
         state.output.data(found)
-    else:
+    elif found["steps"] or found["left_out"] or found["unknown"] or not found["problem"]:
         _show_plan(state, found)
     if found["problem"]:
         raise CommandError(

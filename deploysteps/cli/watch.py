@@ -42,7 +42,7 @@ def rows(found: Snapshot, now: datetime.datetime | None = None) -> list[Row]:
         else:
             begun.append([attempt])
     for attempts in begun:
-        listed.append(_row(attempts, now, found.name))
+        listed.append(_row(attempts, now, found))
     left_out = (found.run or {}).get("left_out") or ()
     return [
         *listed,
@@ -67,8 +67,11 @@ HELD = "held"
 """Word for what waits for an operator."""
 
 
-def note_of(attempt: Mapping[str, Any], node: str) -> str:
-    """Return what there is to say of an attempt: its error, its progress, who has to do what."""
+def note_of(attempt: Mapping[str, Any], node: str, machine: Mapping[str, Any] | None = None) -> str:
+    """Return what there is to say of an attempt: its error, its progress, who has to do what.
+
+    :param machine: the node, where it is known when its agent was heard last.
+    """
     if attempt["error"]:
         return clean(attempt["error"])
     told = [_progress(attempt)]
@@ -76,7 +79,35 @@ def note_of(attempt: Mapping[str, Any], node: str) -> str:
         told.append(f"held; `deploysteps node unhold {node}` goes on")
     elif attempt.get("reboot") and attempt["finished_at"] is None:
         told.append("the machine reboots")
+    told += _waits(attempt, machine)
     return clean("; ".join(part for part in told if part))
+
+
+_ENDS = {
+    "agent": "waits for the agent",
+    "poller": "waits, and looks again now and then",
+    "timer": "pauses",
+    "callback": "waits for the driver",
+}
+"""Who ends a wait -> what is said of it; an operator's is told as held."""
+
+
+def _waits(attempt: Mapping[str, Any], machine: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield what a step that waits waits for, and when it is given up."""
+    if attempt["state"] != "waiting" or attempt["finished_at"] is not None:
+        return
+    owner = attempt.get("waits_for")
+    if owner in _ENDS:
+        heard = f" ({_heard(machine)})" if owner == "agent" and machine else ""
+        yield _ENDS[owner] + heard
+    if attempt.get("deadline"):
+        yield f"fails at {clock(attempt['deadline'])}"
+
+
+def _heard(machine: Mapping[str, Any]) -> str:
+    """Return when a node's agent called last."""
+    last = (machine.get("driver_internal_info") or {}).get("agent_last_heartbeat")
+    return f"last heard {clock(last)}" if last else "never called"
 
 
 def _progress(attempt: Mapping[str, Any]) -> str:
@@ -88,13 +119,13 @@ def _progress(attempt: Mapping[str, Any]) -> str:
     return " ".join(str(part) for part in (shown, text) if part)
 
 
-def _row(attempts: list[dict[str, Any]], now: datetime.datetime, node: str) -> Row:
+def _row(attempts: list[dict[str, Any]], now: datetime.datetime, found: Snapshot) -> Row:
     first, last = attempts[0], attempts[-1]
     step = name_of(last)
     # What an earlier attempt died of is of interest until a later one has ended.
-    told = note_of(last, node)
-    if last["finished_at"] is None:
-        told = told or clean(attempts[-2:][0]["error"])
+    told = note_of(last, found.name, found.node)
+    if last["finished_at"] is None and attempts[:-1]:
+        told = "; ".join(one for one in (clean(attempts[-2]["error"]), told) if one)
     return Row(
         step=step,
         state=_word(last),
@@ -166,6 +197,8 @@ def _heads(found: Snapshot) -> list[str]:
 
 def _words_of_run(run: Mapping[str, Any]) -> list[str]:
     words = ["aborting"] if run.get("state") == "aborting" else []
+    if run.get("outcome") == "success" and not run["attempts"]:
+        words.append("nothing was done")
     return words + ([f"goes on with run {run['resumes']}"] if run.get("resumes") else [])
 
 
@@ -242,7 +275,7 @@ _NODE = -1
 
 
 def _line(found: Snapshot, attempt: dict[str, Any], now: datetime.datetime) -> str:
-    row = _row([attempt], now, found.name)
+    row = _row([attempt], now, found)
     tries = f"attempt {row.tries}" if row.tries else ""
     at = attempt["finished_at"]
     if at is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deploysteps import conf
 from deploysteps.cli import watch
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.db import configured, refuse_missing
@@ -34,6 +35,7 @@ def list_(state: State, wanted: str | None, limit: int) -> None:
         refuse_missing(database)
         migration.check(database)
         found = rows.listing(database, wanted, limit)
+        receivers = rows.receivers(database)
     columns = ("id", "state", "event", "node", "tries", "created", "next_try", "url", "note")
     shown = [
         (
@@ -57,7 +59,13 @@ def list_(state: State, wanted: str | None, limit: int) -> None:
         }
         for one in found
     ]
-    state.output.rows(columns, shown, data, "every webhook was taken")
+    if receivers or conf.setup(config_files=state.config_files).webhooks.url:
+        told = f"no webhook is {wanted}" if wanted else "every webhook was taken"
+    else:
+        told = "no [webhooks] url is set, and none was: no webhook is sent"
+    state.output.rows(columns, shown, data, told)
+    if not state.as_json:
+        click.echo(f"(looked at {database.place})", err=True)
 
 
 @webhooks.command("retry")
@@ -76,8 +84,14 @@ def retry(state: State, ids: tuple[int, ...], everything: bool) -> None:
         migration.check(database)
         again = rows.retry(database, None if everything else ids)
     if ids and again < len(set(ids)):
+        missed = len(set(ids)) - again
         raise CommandError(
-            f"{len(set(ids)) - again} of them are not dead or not there; the others are sent again",
+            f"{missed} of the {len(set(ids))} {'is' if missed == 1 else 'are'} not dead, or not "
+            f"there; {_sent_again(again)}",
             ExitCode.NOT_FOUND,
         )
-    state.output.report(f"{again} are sent again", {"again": again})
+    state.output.report(_sent_again(again), {"again": again})
+
+
+def _sent_again(count: int) -> str:
+    return "1 is sent again" if count == 1 else f"{count} are sent again"

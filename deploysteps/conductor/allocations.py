@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import logging
 import random
-import time
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +19,7 @@ from deploysteps.conductor import words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import acquire
 from deploysteps.db import allocations as rows
-from deploysteps.db import locks, types
+from deploysteps.db import types
 from deploysteps.db.group_models import Allocation
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ def create(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> Allocat
     row = {name: value for name, value in values.items() if name != "node_uuid"}
     if node_uuid is not None:
         return _backfill(runtime, context, row, node_uuid)
-    slot = runtime.workers.reserve(operator=True)
+    # No operator's share: it wants no machine to be saved, and there may be many.
+    slot = runtime.workers.reserve()
     try:
         made = rows.insert(runtime.database, row)
     except BaseException:
@@ -45,10 +46,27 @@ def create(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> Allocat
     return made
 
 
-def allocate(runtime: Runtime, allocation: Allocation) -> None:
-    """Look for a node until one is had or none would do; the last resort of its thread."""
+class _AllLocked(Exception):
+    """There are nodes that would do, and none can be had just now."""
+
+
+def allocate(runtime: Runtime, allocation: Allocation, left: int | None = None) -> None:
+    """Look for a node once; the last resort of its thread.
+
+    Where all that would do are locked it is tried again later, by one thread for all of
+    them: no worker waits for that.
+
+    :param left: how often that may still be; None: it was not yet.
+    """
+    if left is None:
+        left = runtime.conf.conductor.node_locked_retry_attempts
     try:
         why = _allocate(runtime, allocation)
+    except _AllLocked as exc:
+        if left and not runtime.stopping.is_set():
+            _later(runtime, allocation.uuid, left - 1)
+            return
+        why = str(exc)
     except exceptions.DatabaseUnavailable as exc:
         LOG.error("Allocation %s: %s It is worked at again.", allocation.uuid, exc)
         return
@@ -64,23 +82,63 @@ def allocate(runtime: Runtime, allocation: Allocation) -> None:
 
 
 def _allocate(runtime: Runtime, allocation: Allocation) -> str | None:
-    """Return why there is no node; None when there is, or the allocation is gone."""
-    conf = runtime.conf.conductor
-    for left in range(conf.node_locked_retry_attempts, -1, -1):
-        found = rows.candidates(runtime.database, allocation)
-        if not found:
-            return _nothing(allocation)
-        random.shuffle(found)  # so that several allocations do not all want the same first
-        found.sort(key=lambda node: node.name is None or node.name != allocation.name)
-        for node in found:
-            if rows.take(runtime.database, allocation, node):
-                LOG.info("Allocation %s: has node %s", allocation.uuid, node.uuid)
-                return None
-        if not _wanted(runtime, allocation):
+    """Return why there is no node; None when there is, or the allocation is gone.
+
+    :raises _AllLocked: there may be one later.
+    """
+    found = rows.candidates(runtime.database, allocation)
+    if not found:
+        return _nothing(allocation)
+    random.shuffle(found)  # so that several allocations do not all want the same first
+    found.sort(key=lambda node: node.name is None or node.name != allocation.name)
+    for node in found:
+        if rows.take(runtime.database, allocation, node):
+            LOG.info("Allocation %s: has node %s", allocation.uuid, node.uuid)
             return None
-        if left and not runtime.stopping.is_set():
-            time.sleep(conf.node_locked_retry_interval)
-    return f"could not reserve any of {len(found)} suitable nodes: they are locked, or were taken"
+    if not _wanted(runtime, allocation):
+        return None
+    raise _AllLocked(
+        f"could not reserve any of {len(found)} suitable nodes: they are locked, or were taken"
+    )
+
+
+_LOCK = threading.Lock()
+_SHORTEST = 0.05
+"""Seconds between two tries, where the configuration says no pause."""
+
+
+def _later(runtime: Runtime, uuid: str, left: int) -> None:
+    with _LOCK:
+        runtime.allocating[uuid] = left
+        if runtime.allocates is None:
+            runtime.allocates = threading.Thread(
+                target=_try_again, args=(runtime,), name="allocations", daemon=True
+            )
+            runtime.allocates.start()
+
+
+def _try_again(runtime: Runtime) -> None:
+    """Try what waits, until nothing does. What a stop leaves, the next start goes on with."""
+    pause = max(runtime.conf.conductor.node_locked_retry_interval, _SHORTEST)
+    while True:
+        stops = runtime.stopping.wait(pause)
+        with _LOCK:
+            if stops or not runtime.allocating:
+                runtime.allocates = None
+                return
+            waiting, runtime.allocating = runtime.allocating, {}
+        for uuid, left in waiting.items():
+            if not runtime.stopping.is_set():
+                _try_one(runtime, uuid, left)
+
+
+def _try_one(runtime: Runtime, uuid: str, left: int) -> None:
+    try:
+        allocate(runtime, rows.get(runtime.database, uuid), left)
+    except exceptions.NotFound:
+        return
+    except BaseException:  # it is stored as wanting a node: recovery goes on with it
+        LOG.exception("Allocation %s: it was not tried again", uuid)
 
 
 def _wanted(runtime: Runtime, allocation: Allocation) -> bool:
@@ -104,6 +162,8 @@ def resume(runtime: Runtime) -> int:
     before = types.utcnow() - datetime.timedelta(seconds=_QUIET)
     found = rows.stuck(runtime.database, before)
     for number, allocation in enumerate(found):
+        if allocation.uuid in runtime.allocating:
+            continue
         try:
             slot = runtime.workers.reserve()
         except (exceptions.NoFreeConductorWorker, exceptions.NotStarted):
@@ -115,21 +175,34 @@ def resume(runtime: Runtime) -> int:
 def _backfill(runtime: Runtime, context: Any, row: Mapping[str, Any], node_uuid: str) -> Allocation:
     """Store an allocation for a node that has its instance already.
 
+    Both rows are written in one transaction: it never wants a node, so that no clock
+    gives it another one.
+
     :raises AllocationFailed: the node is not as it says; it is kept, with the reason.
+    :raises Conflict: the node is locked, or has an allocation; nothing is kept, so that the
+        same may be asked again.
     """
-    made = rows.insert(runtime.database, row)
+    made = rows.unstored(row)
     try:
         with acquire(context, node_uuid, purpose="allocation", runtime=runtime) as task:
-            problem = _unfit(runtime, task.node, made)
+            node = task.node
+            problem = _unfit(runtime, node, made)
             if problem is not None:
                 raise group_exceptions.AllocationFailed(uuid=made.uuid, error=problem)
-            task.node.instance_uuid = made.uuid
-            task.node.set_instance_info("traits", list(made.traits))
-            task.write(task.node.changes(), [rows.gives(made.id, task.node.id)], unlock=True)
-    except locks.Stale:
-        raise group_exceptions.AllocationNotFound(allocation=made.uuid) from None
-    except exceptions.DeployStepsException as exc:
-        rows.fail(runtime.database, made.id, words.text_of(exc))
+            if rows.of_node(runtime.database, node.id) is not None:
+                raise group_exceptions.NodeHasAllocation(node=node.uuid)
+            node.instance_uuid = made.uuid
+            node.set_instance_info("traits", list(made.traits))
+            given = {**row, "uuid": made.uuid, "state": rows.ACTIVE, "node_id": node.id}
+            task.write(
+                node.changes(),
+                unlock=True,
+                then=lambda connection: rows.insert_given(connection, given),
+            )
+    except group_exceptions.AllocationFailed as exc:
+        why = words.shortened(words.text_of(exc), words.LAST_ERROR_BYTES)
+        failed = {"uuid": made.uuid, "state": rows.ERROR, "last_error": why}
+        rows.insert(runtime.database, {**row, **failed})
         raise
     return rows.get(runtime.database, made.uuid)
 

@@ -142,7 +142,7 @@ def clocks(task: TaskManager, flow: StepFlow) -> waiting.Clocks:
     conf = task.runtime.conf.conductor
     silence = conf[flow.callback_timeout] if flow.callback_timeout else 0
     limit = conf[flow.wait_timeout] if flow.wait_timeout else conf.default_step_timeout
-    return waiting.Clocks(silence, limit)
+    return waiting.Clocks(silence, limit, conf.agent_step_timeout)
 
 
 def told(task: TaskManager, why: str) -> str:

@@ -40,6 +40,7 @@ def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) ->
     """
     node = _looked_up(runtime, addresses, node_uuid)
     if node is None or node.provision_state not in states.AGENT_STATES:
+        _tell_why(node, addresses, node_uuid)
         raise exceptions.NotFound("Could not find the requested node, or it expects no agent now.")
     if node.agent_secret_token:
         _refuse_locked(node)
@@ -48,6 +49,20 @@ def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) ->
     rows.give_token(runtime.database, node, token)
     node.set_driver_internal_info("agent_secret_token", token)
     return node, token
+
+
+def _tell_why(node: Node | None, addresses: Sequence[str], uuid: str | None) -> None:
+    """Tell operators which of the cases a lookup without an answer is; the agent is not told."""
+    if node is not None:
+        LOG.info(
+            "A lookup found node %s, which is in state %s and expects no agent",
+            node.uuid,
+            node.provision_state or states.AVAILABLE,
+        )
+    elif uuid:
+        LOG.info("A lookup asked for node %s, which is not there", uuid)
+    else:
+        LOG.info("A lookup came for which no one node has a port: %s", ", ".join(addresses[:10]))
 
 
 def _looked_up(runtime: Runtime, addresses: Sequence[str], uuid: str | None) -> Node | None:
@@ -79,6 +94,7 @@ def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> 
     node, attempt = rows.see_waiting(runtime.database, node_id)
     _check_token(node, token)
     _check_callback(runtime, node, beat.callback_url)
+    beat = _with_certificate(node, beat)
     _refuse_locked(node)
     if attempt is not None and not _is_for(runtime, node, attempt):
         attempt = None
@@ -120,7 +136,7 @@ def _check_callback(runtime: Runtime, node: rows.Seen, url: str) -> None:
         host = parts.hostname
     except ValueError:
         parts, host = urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or not url.isprintable():
         raise exceptions.InvalidParameterValue("callback_url must be an http or https URL")
     if parts.username is not None or parts.query or parts.fragment:
         raise exceptions.InvalidParameterValue(
@@ -131,6 +147,20 @@ def _check_callback(runtime: Runtime, node: rows.Seen, url: str) -> None:
         raise exceptions.InvalidParameterValue(
             f"callback_url: {host} is not in an allowed network ([agent] callback_networks)"
         )
+
+
+def _with_certificate(node: rows.Seen, beat: Beat) -> Beat:
+    """Return a beat with the agent's certificate, which is pinned as its address is.
+
+    An agent makes it when it starts. One that does not repeat it has the one it sent.
+    """
+    pinned, sent = node.agent_verify_ca, beat.agent_verify_ca
+    if pinned and sent and sent != pinned:
+        raise exceptions.InvalidParameterValue(
+            "Detected change in agent_verify_ca: the agent's certificate is pinned until the "
+            "agent boots again"
+        )
+    return beat._replace(agent_verify_ca=sent or pinned)
 
 
 def _inside(host: str, networks: Sequence[Any]) -> bool:

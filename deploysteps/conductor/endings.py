@@ -38,7 +38,7 @@ class Ending:
     """Of the current attempt, where it is not the run's: an abort that came
     while a step ran takes effect when the step has ended well."""
     note: str | None = None
-    """What the history tells of a good end beyond that it was one."""
+    """Why a good end is one with nothing done; history, events and metrics tell it."""
     keep_lock: bool = False
     """The state is not the last one: an undeploy goes on under the lock."""
 
@@ -90,7 +90,10 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
             )
         )
     if node.run_id is not None:
-        also.append(transitions.end_run(node.run_id, ending.outcome, error, now, good=ending.good))
+        finished = transitions.end_run(
+            node.run_id, ending.outcome, error, now, good=ending.good, note=ending.note
+        )
+        also.append(finished)
     also.append(
         transitions.history(
             nodes.history_row(

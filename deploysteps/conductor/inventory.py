@@ -64,8 +64,10 @@ def update_node(
         changes = dict(values)
         _check_protection(node, changes)
         groups.check_chassis(runtime, changes)
+        if "maintenance" in changes or "maintenance_reason" in changes:
+            changes["fault"] = None  # an operator's word stands in place of what a clock found
         if changes.get("maintenance") is False:
-            changes.update(maintenance_reason=None, fault=None)
+            changes["maintenance_reason"] = None
         if "driver" in changes or reset_interfaces or _names_interface(changes):
             changes.update(_interfaces_after(runtime, node, changes, reset_interfaces))
         also = allocations.check_update(runtime, node, changes)
@@ -140,11 +142,13 @@ def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
 def set_maintenance(
     runtime: Runtime, context: Any, node_id: str, on: bool, reason: str | None
 ) -> None:
-    """Set or clear maintenance without a lock, so that it works on a busy node."""
+    """Set or clear maintenance without a lock, so that it works on a busy node.
+
+    Either way it is the operator's word from now on: a fault that a clock had found is
+    cleared, so that no clock ends this maintenance.
+    """
     node = nodes.get(runtime.database, node_id)
-    values: dict[str, Any] = {"maintenance": on, "maintenance_reason": reason if on else None}
-    if not on:
-        values["fault"] = None
+    values = {"maintenance": on, "maintenance_reason": reason if on else None, "fault": None}
     nodes.set_unlocked(runtime.database, node.id, values)
     conf = runtime.conf.conductor
     if on and node.run_id is not None and not conf.allow_provisioning_in_maintenance:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from deploysteps import exceptions, reserved
+from deploysteps import exceptions, limits, reserved
 from deploysteps.steps import INTERFACE_TYPES, MAX_PRIORITY, StepDict, StepFlow
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def key_of(step: Mapping[str, Any]) -> Key:
 
 def label_of(step: Mapping[str, Any]) -> str:
     """Return a step's name for people: ``interface.step``."""
-    return f"{step.get('interface')}.{step.get('step')}"
+    return f"{limits.short(step.get('interface'))}.{limits.short(step.get('step'))}"
 
 
 def collect(task: Any, flow: StepFlow) -> Offer:
@@ -62,6 +62,8 @@ def collect(task: Any, flow: StepFlow) -> Offer:
     if told is None:
         return Offer(found, agent_to_come=True)
     where = f"{type(task.driver.deploy).__name__}.agent_steps()"
+    if isinstance(told, list | tuple):
+        limits.check_steps(told, where)
     merged, dropped = _with_agents(found, _checked(told, where, AGENT))
     return Offer(merged, dropped=tuple(dropped))
 
@@ -176,7 +178,12 @@ def check_name(step: Mapping[str, Any], where: str) -> str:
     interface = step.get("interface")
     if not isinstance(name, str) or not name:
         raise exceptions.InvalidParameterValue(f"{where}: a step has no name ('step')")
-    label = f"{interface}.{name}"
+    label = label_of(step)
+    if not limits.is_name(name):
+        raise exceptions.InvalidParameterValue(
+            f"{where}: step {label}: a name is of at most {limits.LONGEST_NAME} characters that "
+            "can be printed"
+        )
     if interface not in INTERFACE_TYPES:
         raise exceptions.InvalidParameterValue(
             f"{where}: step {label}: unknown interface; one of {', '.join(INTERFACE_TYPES)}"

@@ -7,17 +7,20 @@ template, a runbook and when a run goes on from where it failed.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deploysteps import exceptions, releases
 from deploysteps.access import rules
 from deploysteps.access.caller import Caller
-from deploysteps.conductor import old_way, steps
+from deploysteps.conductor import old_way, steps, words
 from deploysteps.conductor.steps import REQUEST, RUNBOOK, TEMPLATE, Layer, Plan
 from deploysteps.db import runbook_traits, runbooks, templates, traits
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 from deploysteps.steps import StepDict, StepFlow
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +165,7 @@ def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
     asked = any(layer.steps for layer in wanted.layers)
     why = None if asked else switched_off(task, flow)
     if why is not None:
-        return Plan([], note=why)
+        return Plan([], _not_done(task, flow, why), note=why)
     try:
         offer = steps.overridden(task, flow)
     except BaseException as exc:  # whatever a driver raises; SystemExit would stop the server
@@ -182,6 +185,19 @@ def build(task: Any, flow: StepFlow, wanted: Request) -> Plan:
     if not plan.entries and flow.may_be_empty is not True and not asked:
         return dataclasses.replace(plan, note=f"no enabled {flow.name} step")
     return plan
+
+
+def _not_done(task: Any, flow: StepFlow, why: str) -> list[StepDict]:
+    """Return the steps that do not run because the flow is switched off, each with why.
+
+    Whoever reads the run must not take it for one that did them.
+    """
+    try:
+        return steps.not_done(task, flow, why)
+    except BaseException as exc:  # a driver's; what is switched off must not fail for its steps
+        told = words.shown(words.text_of(exc), task.masker(), words.LAST_ERROR_BYTES)
+        LOG.warning("Node %s: %s; its steps cannot be collected: %s", task.node.uuid, why, told)
+        return []
 
 
 class CollectionFailed(Exception):

@@ -28,7 +28,7 @@ def begin(task: TaskManager, target: str, timeout: float | None) -> None:
         raise exceptions.InvalidStateRequested(
             action=target, node=node.uuid, state=node.provision_state
         )
-    if node.disable_power_off and target in (states.POWER_OFF, states.SOFT_POWER_OFF):
+    if node.disable_power_off and states.POWER_TARGETS.get(target) == states.POWER_OFF:
         raise exceptions.InvalidParameterValue(
             f"Node {node.uuid} has disable_power_off: it is not switched off before that is unset"
         )

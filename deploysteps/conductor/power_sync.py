@@ -17,7 +17,7 @@ from deploysteps.conductor import words
 from deploysteps.conductor.rounds import Rounds
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.db import nodes, power, transitions
+from deploysteps.db import locks, nodes, power, transitions
 from deploysteps.db.models import Node
 
 LOG = logging.getLogger(__name__)
@@ -106,10 +106,9 @@ class PowerSync(Rounds):
         count = self._retries + 1
         event = f"power state sync failed {count} times in a row, the last time: {why}"
         node.power_state = found
-        node.maintenance = True
-        node.maintenance_reason = words.shown(event, task.masker(), words.LAST_ERROR_BYTES)
-        node.fault = power.FAULT
-        write(task, f"{event}; the node is in maintenance now", "ERROR")
+        reason = words.shown(event, task.masker(), words.LAST_ERROR_BYTES)
+        also = power.found_faulty(node.id, reason)
+        write(task, f"{event}; the node is in maintenance now", "ERROR", also)
         self.is_well(node)
 
 
@@ -140,14 +139,16 @@ class PowerRecovery(Rounds):
             if not power.may_recover(task.node):
                 return
             task.node.power_state = found
-            task.node.maintenance = False
-            task.node.maintenance_reason = task.node.fault = None
-            write(task, f"the machine tells its power again: {found!r}; out of maintenance", "INFO")
+            event = f"the machine tells its power again: {found!r}; out of maintenance"
+            write(task, event, "INFO", power.found_well(task.node.id))
         self.is_well(node)
 
 
-def write(task: Any, event: str, severity: str) -> None:
-    """Write the node and an entry of its history, and give the lock back, in one go."""
+def write(task: Any, event: str, severity: str, also: locks.Also | None = None) -> None:
+    """Write the node and an entry of its history, and give the lock back, in one go.
+
+    :param also: what has to be so for that; where it is not, nothing is written.
+    """
     shown = words.shown(event, task.masker(), words.LAST_ERROR_BYTES)
     row = nodes.history_row(
         task.node,
@@ -157,7 +158,12 @@ def write(task: Any, event: str, severity: str) -> None:
         conductor=task.runtime.host,
     )
     try:
-        task.write(task.node.changes(), [transitions.history(row)], unlock=True)
+        more = [also] if also is not None else []
+        task.write(task.node.changes(), [*more, transitions.history(row)], unlock=True)
+    except locks.Stale:
+        # An operator has set or ended maintenance meanwhile, which needs no lock.
+        LOG.info("Node %s: its maintenance is an operator's; left alone", task.node.uuid)
+        return
     except exceptions.LockLost:
         LOG.warning("Node %s: its lock was lost; nothing is written: %s", task.node.uuid, shown)
         raise

@@ -99,9 +99,11 @@ def deploy(
         refuse(task, event, in_maintenance=event)
         if rebuild and task.node.protected:
             raise exceptions.NodeProtected(node=task.node.uuid)
-        validate(task, ("power", "deploy"))
         if configdrive is not None:
+            # Before the interfaces are asked: what they check is this one, not an older one. It
+            # is stored with the begin of the run, or not at all.
             task.node.set_instance_info("configdrive", configdrive)
+        validate(task, ("power", "deploy"))
         _begin(task, hand_over, DEPLOY, event, resume, asked=asked)
 
 

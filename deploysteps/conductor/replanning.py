@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from deploysteps import exceptions
-from deploysteps.conductor import attempts, planning, positions, starting, words
-from deploysteps.conductor.steps import Plan
+from deploysteps.conductor import (
+    attempts,
+    endings,
+    planning,
+    policy,
+    positions,
+    starting,
+    words,
+)
+from deploysteps.conductor.steps import Key, Plan, key_of
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import runs, transitions
 from deploysteps.db.models import StepRun
-from deploysteps.steps import AWAITS_AGENT, STARTED_OVER, StepFlow
+from deploysteps.steps import AWAITS_AGENT, STARTED_OVER, StepDict, StepFlow
 
 MOST_RESTARTS = 3
 """How often one run begins again because the machine's steps have changed."""
@@ -43,7 +51,9 @@ def merge_agents(task: TaskManager, flow: StepFlow) -> None:
 def start_over(task: TaskManager, flow: StepFlow, why: str) -> int:
     """Make the plan anew and stand before its first step, in memory.
 
-    Steps that the run was told to skip, because it goes on with another, still are.
+    Steps that the run was told to skip, because it goes on with another, still are. What
+    has ended well, and is not declared repeatable, is not run a second time, but for steps of
+    the agent's.
 
     :param why: what has changed, for the error when it has changed too often.
     :returns: the place of the step to begin.
@@ -58,7 +68,8 @@ def start_over(task: TaskManager, flow: StepFlow, why: str) -> int:
     plan, _run = _planned(task, flow)
     if plan is None:
         raise exceptions.InvalidParameterValue(f"{why}, and the agent has not told its new ones")
-    entries = positions.replanned(info.get(flow.list_field) or [], -1, plan)
+    stored = info.get(flow.list_field) or []
+    entries = _without_done(task, flow, stored, positions.replanned(stored, -1, plan))
     place = positions.following(entries, -1)
     if place == len(entries):
         raise exceptions.InvalidParameterValue(f"{why}, and no step is left")
@@ -66,6 +77,31 @@ def start_over(task: TaskManager, flow: StepFlow, why: str) -> int:
     info[flow.list_field], info[flow.index_field] = entries, place
     setattr(node, flow.step_field, entries[place])
     return place
+
+
+def _without_done(
+    task: TaskManager, flow: StepFlow, stored: list[StepDict], entries: list[StepDict]
+) -> list[StepDict]:
+    """Return a new list in which what must not run again, and has run, is skipped.
+
+    The agent's own steps run again, as the field has it: other hardware managers do them now.
+    """
+    run_id = attempts.run_id_of(task.node)
+    told = runs.attempts(task.runtime.database, [run_id])[run_id]
+    ended = {attempt.step_id for attempt in told if attempt.outcome == endings.SUCCESS}
+    done = [_what(entry) for entry in stored if entry.get("id") in ended]
+    found = []
+    for entry in entries:
+        again = entry.get("agent") or policy.of_step(task.driver, flow, entry).repeatable
+        if _what(entry) in done and not again:
+            done.remove(_what(entry))
+            entry = {"skip": "done before in this run, and not repeatable", **entry}
+        found.append(entry)
+    return found
+
+
+def _what(entry: StepDict) -> tuple[Key, Any]:
+    return key_of(entry), entry.get("args") or {}
 
 
 def _planned(task: TaskManager, flow: StepFlow) -> tuple[Plan | None, StepRun]:

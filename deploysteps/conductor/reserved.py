@@ -7,7 +7,7 @@ from typing import Any
 
 from deploysteps import states
 from deploysteps.conductor import answers
-from deploysteps.conductor.answers import Answer, Holds, Pauses, Waits
+from deploysteps.conductor.answers import Answer, Failed, Holds, Pauses, Waits
 from deploysteps.steps import StepFlow
 
 
@@ -18,6 +18,9 @@ def execute(task: Any, flow: StepFlow, entry: Mapping[str, Any]) -> Answer:
 
 def _power(target: str) -> Callable[[Any, StepFlow, Mapping[str, Any]], Answer]:
     def switch(task: Any, flow: StepFlow, args: Mapping[str, Any]) -> Answer:
+        if target == states.POWER_OFF and task.node.disable_power_off:
+            why = "the node has disable_power_off: it is not switched off before that is unset"
+            return Failed(why, raised=False)
         return answers.ask(task, flow, lambda: task.switch_power(target))
 
     return switch

@@ -259,10 +259,21 @@ class Rounds(abc.ABC):
         self._failing.pop(node.id, None)
 
     def locked(self, node: Node) -> TaskManager:
-        """Return a task with the node's lock, which is not waited for."""
-        return task_manager.acquire(
+        """Return a task with the node's lock, which is not waited for.
+
+        What a machine has told while somebody worked on it tells nothing of it now, also
+        where that work is over, and the record reads as before.
+
+        :param node: as it was read before its machine was asked.
+        :raises NodeLocked: somebody has worked on it since, or does.
+        """
+        task = task_manager.acquire(
             get_admin_context(), node.id, purpose=self.purpose, retry=False, runtime=self._runtime
         )
+        if task.node.generation == node.generation:
+            return task
+        with task:
+            raise exceptions.NodeLocked(node=node.uuid, host="another operation, until just now")
 
     # --- what such rounds differ in ---------------------------------------------------
 

@@ -36,6 +36,10 @@ class Runtime:
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda work: work
     """Gives work in a worker its last resort; set by the service."""
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+    allocating: dict[str, int] = dataclasses.field(default_factory=dict)
+    """uuid of each allocation whose nodes are all locked -> how often it is still tried."""
+    allocates: threading.Thread | None = None
+    """Tries them; there is one while there are any."""
 
     @functools.cached_property
     def rules(self) -> Enforcer:

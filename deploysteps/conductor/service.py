@@ -49,6 +49,7 @@ def database_of(conf: cfg.ConfigOpts) -> Database:
         max_overflow=group.max_overflow,
         pool_timeout=group.pool_timeout,
         connect_wait=group.connect_wait,
+        own_folder=conf.state_path,
     )
 
 
@@ -160,6 +161,7 @@ class Service:
         recovery = Recovery(runtime)
         self._driver_periodics = Periodics(runtime, self._manager)
         self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
+        _tell_others(self.database, conf)
         conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
         recovery.sweep(starting=True)
         allocations.resume(runtime)
@@ -262,8 +264,29 @@ class _Periodic:
         events.prune(database, hours=kept.keep_hours, rows=kept.keep_rows)
         days = self._runtime.conf.webhooks.dead_kept_days
         if days:
-            webhooks.prune(database, types.utcnow() - datetime.timedelta(days=days))
+            gone = webhooks.prune(database, types.utcnow() - datetime.timedelta(days=days))
+            if gone:
+                LOG.warning(
+                    "Webhooks: %d dead deliveries, and receivers that nobody has served with "
+                    "what they had not taken, were removed after %g days",
+                    gone,
+                    days,
+                )
         conductors.prune(database, types.utcnow() - _FORGET_CONDUCTORS_AFTER)
+
+
+def _tell_others(database: Database, conf: cfg.ConfigOpts) -> None:
+    """Tell of other conductors on the same SQLite file: one process at a time may use it."""
+    if database.dialect != "sqlite":
+        return
+    others = conductors.alive_names(database, conf.conductor.heartbeat_timeout) - {conf.host}
+    if others:
+        LOG.warning(
+            "%s is also used by conductor %s, or was until a moment ago: SQLite is for one process "
+            "at a time; stop the other one, or use PostgreSQL or MySQL ([database] connection)",
+            database.place,
+            ", ".join(sorted(others)),
+        )
 
 
 def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:

@@ -40,6 +40,8 @@ class StepWork:
     def switch_power(self, target: str, timeout: float | None = None) -> None:
         """Change the machine's power; what is known of its agent goes with the agent.
 
+        A node with ``disable_power_off`` is left on where it would be switched off.
+
         :param target: one of ``states.POWER_TARGETS``.
         :param timeout: seconds that the driver may try.
         :raises InvalidParameterValue: an unknown target.
@@ -53,6 +55,10 @@ class StepWork:
             # Written before: an agent of the new boot has to be given a token.
             endings.forget_agent(node)
             node.save()
+        if node.disable_power_off and states.POWER_TARGETS.get(target) == states.POWER_OFF:
+            # Its controller may share the machine's network, and be gone with it.
+            LOG.warning("Node %s: has disable_power_off, so its machine is left on", node.uuid)
+            return
         if target == states.REBOOT:
             power.reboot(self, timeout=timeout)
         else:
@@ -63,15 +69,19 @@ class StepWork:
         """Keep, with the current attempt, what explains how it ended.
 
         :param name: such as ``command_error``.
-        :param value: a JSON value; its texts are masked, and shortened to 64 KiB.
+        :param value: a JSON value; its texts are masked, and shortened to 64 KiB. One
+            of more than 2 MiB is kept as such a text.
         """
         if self.attempt is None:
             return
-        mask = self.masker()
-        self.attempt.evidence = {
-            **(self.attempt.evidence or {}),
-            name: words.shown_value(secrets.masked(value), mask, words.EVIDENCE_BYTES),
-        }
+        try:
+            value = secrets.masked(value)
+        except RecursionError:  # what explains a failure must not be one
+            value = "(nested too deep to be kept)"
+        kept = words.bounded_value(
+            value, self.masker(), words.EVIDENCE_BYTES, words.MOST_EVIDENCE_BYTES
+        )
+        self.attempt.evidence = {**(self.attempt.evidence or {}), name: kept}
 
     def report_progress(self, percent: float, text: str = "") -> None:
         """Show how far the current step is: at most once a second, and 100 always.

@@ -164,6 +164,11 @@ def _disabled(step: StepDict) -> bool:
     return step["priority"] == 0 and any(had["priority"] for had in step.get("replaced", ()))
 
 
+def not_done(task: Any, flow: StepFlow, why: str) -> list[dict[str, Any]]:
+    """Return :func:`get_steps` as steps that do not run, each with ``why``."""
+    return [_left_out(step, why) for step in get_steps(task, flow)]
+
+
 def _left_out(step: StepDict, why: str) -> dict[str, Any]:
     priorities = (step["priority"], *(had["priority"] for had in step.get("replaced", ())))
     return {

@@ -10,10 +10,13 @@ from deploysteps import counts, reserved
 from deploysteps.db import events
 from deploysteps.db.events import New
 from deploysteps.db.locks import Also
-from deploysteps.steps import FLOWS, INTERFACE_TYPES, flow_of_state
+from deploysteps.steps import INTERFACE_TYPES, RUNS, flow_of_state
 
 OTHER = "other"
 """Stands in metrics for every step that no enabled class declares."""
+
+NOTHING_DONE = "nothing_done"
+"""Outcome in metrics of runs that ended well with nothing to do."""
 
 
 def of_write(
@@ -46,7 +49,8 @@ def count(told: Sequence[New], registry: Any, before: str, after: str) -> None:
     name = flow.name if flow is not None else OTHER
     for kind, _run_id, data in told:
         if kind == events.RUN_FINISHED:
-            counts.RUNS.add(name, data["outcome"])
+            # A cleaning that is switched off erased nothing: it must not count as one that did.
+            counts.RUNS.add(name, NOTHING_DONE if data.get("note") else data["outcome"])
         elif kind in (events.STEP_FINISHED, events.STEP_FAILED):
             step = f"{data['interface']}.{data['step']}"
             step = step if step in _declared(registry) else OTHER
@@ -65,9 +69,9 @@ def _declared(registry: Any) -> frozenset[str]:
 
 
 def _listed(registry: Any) -> Iterable[str]:
-    for flow in FLOWS.values():
+    for flow in RUNS.values():
         yield from (".".join(named) for named in (flow.prepare, flow.core) if named)
-        for driver in registry.hardware_types:
+        for driver in () if flow.job else registry.hardware_types:
             for kind in INTERFACE_TYPES:
                 for instance in registry.interfaces(driver, kind).values():
                     yield from (f"{kind}.{step}" for step in instance.declared_steps[flow.name])

@@ -24,6 +24,8 @@ class Clocks:
     """Without a heartbeat, for waits that the agent ends."""
     default_limit: float
     """For polled and timed waits that name no limit."""
+    agent_limit: float
+    """For waits that the agent ends, and that name no limit, however often it calls."""
 
 
 def after(start: Time, seconds: float) -> Time:
@@ -41,8 +43,8 @@ def deadline(owner: Owner, limit: float | None, since: Time, clocks: Clocks) -> 
 
     :param limit: of the wait or the declaration; 0 switches it off.
     """
-    if limit is None and owner != "agent":
-        limit = clocks.default_limit
+    if limit is None:
+        limit = clocks.agent_limit if owner == "agent" else clocks.default_limit
     return after(since, limit) if limit else None
 
 

@@ -17,8 +17,6 @@ import random
 import threading
 import time
 
-import futurist
-
 from deploysteps import counts
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import events
@@ -33,6 +31,19 @@ _MOST_PENDING = 10_000
 _STANDBY = 2.0
 """Seconds between two looks whether the process that serves a receiver is gone."""
 _AFTER_ERROR = 1.0
+_SENDER = "webhook"
+"""Name of the threads that send."""
+
+
+class _OthersOnly(logging.Filter):
+    """Leaves out what a library logs of the requests here: paths of receivers may be secret."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.threadName != _SENDER
+
+
+# It logs each request at DEBUG, which an operator may switch on.
+logging.getLogger("urllib3.connectionpool").addFilter(_OthersOnly())
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -84,7 +95,6 @@ class Receiver:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._woken = threading.Event()
-        self._pool = futurist.ThreadPoolExecutor(max_workers=conf.workers)
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
@@ -103,7 +113,6 @@ class Receiver:
         while self._on_the_way and time.monotonic() < until:
             self._woken.wait(0.05)
             self._woken.clear()
-        self._pool.shutdown(wait=False)
         return not (self._on_the_way or self._thread.is_alive())
 
     def _run(self) -> None:
@@ -182,7 +191,10 @@ class Receiver:
                     break  # another process could begin with it before this one gives up
                 self._on_the_way.add(delivery.node_uuid)
             try:
-                self._pool.submit(self._deliver, delivery)
+                # A daemon: a process that ends waits for no receiver.
+                threading.Thread(
+                    target=self._deliver, args=(delivery,), name=_SENDER, daemon=True
+                ).start()
             except BaseException:
                 with self._lock:
                     self._on_the_way.discard(delivery.node_uuid)
@@ -229,6 +241,8 @@ class Receiver:
         """Send a delivery; returns what was wrong, None if it was taken."""
         import requests  # here: most services call nobody, and it takes five megabytes
 
+        from deploysteps import bounded
+
         body, timestamp = delivery.body.encode(), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
@@ -241,6 +255,10 @@ class Receiver:
         try:
             with requests.Session() as session:
                 session.trust_env = False  # neither a proxy nor passwords of the environment
+                session.mount("http://", bounded.Adapter())
+                session.mount("https://", bounded.Adapter())
+                # To connect, and for the whole head of the answer.
+                bounded.within(2 * self._conf.timeout)
                 answer = session.post(
                     self._url,
                     data=body,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from deploysteps import exceptions, secrets
 from deploysteps.db import types
+from deploysteps.texts import visible
 
 LAST_ERROR_BYTES = 16 * 1024
 EVIDENCE_BYTES = 64 * 1024
+MOST_EVIDENCE_BYTES = 2 * 2**20
+"""Of one text that explains a failure, and of all of one value that does."""
 PROGRESS_BYTES = 500
 
 
@@ -39,19 +43,43 @@ def shortened(text: str, limit: int) -> str:
 
 
 def shown(text: str, mask: secrets.Masker, limit: int) -> str:
-    """Return a text for people: masked while it is whole, then shortened."""
-    return shortened(mask.text(text), limit)
+    """Return a text for people: masked while it is whole, then shortened.
+
+    What a terminal would obey in it is escaped: some of it comes from machines.
+    """
+    return shortened(visible(mask.text(text)), limit)
 
 
-def shown_value(value: Any, mask: secrets.Masker, limit: int) -> Any:
-    """Return a JSON value for people: every text in it as :func:`shown`."""
-    if isinstance(value, Mapping):
-        return {shown(str(k), mask, limit): shown_value(v, mask, limit) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [shown_value(item, mask, limit) for item in value]
+def shown_value(value: Any, mask: secrets.Masker, limit: int, levels: int = 16) -> Any:
+    """Return a JSON value for people: every text in it as :func:`shown`.
+
+    Whatever it holds, a database takes it: what is no JSON, or lies deeper than so
+    many levels, is told by its type, and no number is infinite.
+    """
     if isinstance(value, str):
         return shown(value, mask, limit)
-    return value if value is None or isinstance(value, bool | int | float) else str(type(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if levels and isinstance(value, Mapping):
+        return {
+            shown(str(k), mask, limit): shown_value(v, mask, limit, levels - 1)
+            for k, v in value.items()
+        }
+    if levels and isinstance(value, list | tuple):
+        return [shown_value(item, mask, limit, levels - 1) for item in value]
+    return str(type(value))
+
+
+def bounded_value(value: Any, mask: secrets.Masker, limit: int, most: int) -> Any:
+    """Return :func:`shown_value`, as a shortened text of it when it has more than ``most`` bytes.
+
+    :param limit: bytes of each text in it.
+    """
+    found = shown_value(value, mask, limit)
+    text = types.encode(found)
+    return found if len(text) <= most else shortened(text, limit)
 
 
 def seconds(value: float) -> str:

@@ -53,7 +53,9 @@ OPTS: list[cfg.Opt] = [
             "Names and addresses under which clients may call the service, without port: a "
             "request with another Host header is refused. .example.org stands for all names "
             "below it. Empty: any; links in answers then repeat what the client sent, unless "
-            "public_endpoint is set."
+            "public_endpoint is set. /healthz and /readyz answer under any. Without "
+            "authentication, on this machine's own address only, and with public_endpoint and "
+            "this unset, a name with a dot is refused."
         ),
     ),
     cfg.BoolOpt(
@@ -105,7 +107,8 @@ OPTS: list[cfg.Opt] = [
         help=(
             "Seconds within which a whole request has to arrive, headers and body, and its answer "
             "has to be taken; a slower client is cut off (408). Half of the threads are for "
-            "requests that take longer than 2 seconds to arrive: those beyond are cut off then."
+            "requests that take longer than 2 seconds to arrive (a quarter of a second while "
+            "others wait for a thread): those beyond are cut off then."
         ),
     ),
     cfg.IntOpt(

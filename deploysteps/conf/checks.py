@@ -14,6 +14,7 @@ from oslo_config import cfg
 
 from deploysteps import exceptions
 from deploysteps.conf.events import EVENT_TYPES
+from deploysteps.conf.types import HttpAddress
 
 _LEAST_SECRET = 16
 
@@ -65,7 +66,11 @@ def _problem(conf: cfg.ConfigOpts, group: str | None, opt: cfg.Opt) -> str | Non
 
 
 def _remedy(opt: cfg.Opt) -> str:
-    allowed = f"allowed: {getattr(opt.type, 'type_name', 'value')}"
+    item = getattr(opt.type, "item_type", None)
+    # What is secret is not shown: then this alone tells what is missing.
+    listed = " of addresses that begin with http:// or https://"
+    listed = listed if isinstance(item, HttpAddress) else ""
+    allowed = f"allowed: {getattr(opt.type, 'type_name', 'value')}{listed}"
     least, most = getattr(opt.type, "min", None), getattr(opt.type, "max", None)
     if least is not None and most is not None:
         allowed += f" from {least:.10g} to {most:.10g}"
@@ -131,8 +136,12 @@ def _unknown_in_files(conf: cfg.ConfigOpts, known: dict[str, set[str]]) -> Itera
                 yield f"{path}: there is no group [{section}]{_meant(section, known)}"
                 continue
             for name in settings:
-                if name.replace("-", "_") not in known[section]:
+                dest = name.replace("-", "_")
+                if dest not in known[section]:
                     hint = _meant(name, known[section])
+                    elsewhere = [other for other, names in known.items() if dest in names]
+                    if elsewhere:  # it is spelled well, and in the wrong place
+                        hint = f"; did you mean [{elsewhere[0]}] {name}?"
                     yield f"{path}: there is no option {name} in [{section}]{hint}"
 
 

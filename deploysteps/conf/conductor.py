@@ -82,6 +82,15 @@ OPTS: list[cfg.Opt] = [
         ),
     ),
     cfg.Opt(
+        "agent_step_timeout",
+        type=Seconds(),
+        default=604_800,
+        help=(
+            "Seconds that a step without a timeout of its own may wait for the machine's agent, "
+            "also while that sends heartbeats; to overwrite large disks takes days. 0: no limit."
+        ),
+    ),
+    cfg.Opt(
         "step_poll_interval",
         type=Seconds(min=0.05, max=3600),
         default=1,

@@ -21,7 +21,7 @@ from deploysteps.db.engine import Database, again
 from deploysteps.db.group_models import Allocation
 from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, NodeTrait, table
-from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
+from deploysteps.db.pages import exists, fetch, is_uuid, made, page, rows_of, translating
 
 ALLOCATING, ACTIVE, ERROR = "allocating", "active", "error"
 """States of an allocation."""
@@ -93,17 +93,33 @@ def nodes_of(database: Database, found: Sequence[Allocation]) -> dict[int, str]:
 
 
 def insert(database: Database, values: Mapping[str, Any]) -> Allocation:
-    """Insert an allocation that wants a node; it is given a uuid when it has none.
+    """Insert an allocation; it is given a uuid when it has none.
 
+    :param values: its columns; without a ``state`` it wants a node.
     :raises AllocationAlreadyExists, AllocationDuplicateName: it clashes.
     """
-    row = {**values, "uuid": (values.get("uuid") or str(uuid4())).lower(), "state": ALLOCATING}
+    row = {"state": ALLOCATING, **values, "uuid": unstored(values).uuid}
     with translating(row):
         database.write(
             lambda c: c.execute(sa.insert(Allocation).values(row)) and None,
             happened=lambda c: exists(c, Allocation, row["uuid"]),
         )
     return get(database, row["uuid"])
+
+
+def unstored(values: Mapping[str, Any]) -> Allocation:
+    """Return an allocation as :func:`insert` would store it, its ``uuid`` among it."""
+    uuid = (values.get("uuid") or str(uuid4())).lower()
+    return made(Allocation, **{"traits": [], "candidate_nodes": [], **values, "uuid": uuid})
+
+
+def insert_given(connection: sa.Connection, values: Mapping[str, Any]) -> None:
+    """Insert an allocation that has its node, in a write under that node's lock.
+
+    :raises AllocationAlreadyExists, AllocationDuplicateName: it clashes.
+    """
+    with translating(values):
+        connection.execute(sa.insert(Allocation).values(values))
 
 
 def update(
@@ -252,13 +268,6 @@ def delete(database: Database, allocation_id: int) -> bool:
 def leaves(node_id: int) -> Also:
     """Remove the allocation of a node, if it has one."""
     return Also(sa.delete(_A).where(_A.c.node_id == node_id), {})
-
-
-def gives(allocation_id: int, node_id: int) -> Also:
-    """Give a node that is held already to an allocation that wants one."""
-    given = sa.update(_A).where(_A.c.id == allocation_id, _A.c.state == ALLOCATING)
-    values = {"node_id": node_id, "state": ACTIVE, "updated_at": types.utcnow()}
-    return Also(given.values(**values), {}, must=True)
 
 
 def missing_traits(database: Database, node_id: int, wanted: Sequence[str]) -> list[str]:

@@ -31,6 +31,7 @@ class Seen(NamedTuple):
     run_id: int | None
     agent_secret_token: str | None
     agent_url: str | None
+    agent_verify_ca: str | None
 
 
 _IDENT: Any = sa.bindparam("ident")

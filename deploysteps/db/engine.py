@@ -64,6 +64,7 @@ class Database:
         pool_timeout: float = 30.0,
         connect_wait: float = 60.0,
         idle_transaction_timeout: float = 30.0,
+        own_folder: str | None = None,
     ) -> None:
         """Make the engine; nothing is connected yet.
 
@@ -73,6 +74,7 @@ class Database:
         :param connect_wait: seconds :meth:`wait_ready` waits for a server.
         :param idle_transaction_timeout: seconds after which a server ends a
             transaction that says nothing: no step's code runs inside one.
+        :param own_folder: the only folder that is made when an SQLite file is to be in it.
         """
         self.url = _url(url)
         self.dialect = self.url.get_backend_name()
@@ -80,6 +82,7 @@ class Database:
         self.connect_wait = connect_wait
         self.idle_transaction_timeout = idle_transaction_timeout
         self._pool_timeout = pool_timeout
+        self._own_folder = own_folder
         try:
             self.engine = sa.create_engine(
                 self.url,
@@ -250,7 +253,7 @@ class Database:
         :raises DatabaseUnavailable: naming the server and the last error.
         """
         if self.dialect == "sqlite" and not self.in_memory:
-            _make_file(Path(str(self.url.database)))
+            _make_file(Path(str(self.url.database)), self._own_folder)
         until = time.monotonic() + self.connect_wait
         told = False
         while True:
@@ -400,10 +403,20 @@ def _end_idle_transactions(engine: sa.Engine, seconds: int) -> None:
         dbapi_connection.commit()
 
 
-def _make_file(file: Path) -> None:
-    """Make the file and its folder for their owner alone: it holds the passwords of BMCs."""
+def _make_file(file: Path, own_folder: str | None) -> None:
+    """Make the file, and its folder if it is our own, for their owner alone.
+
+    It holds the passwords of BMCs.
+    """
+    own = own_folder is not None and file.parent == Path(own_folder)
+    if not own and not file.parent.is_dir():  # a typo would make an empty database elsewhere
+        raise exceptions.ConfigurationError(
+            f"cannot make the database {file}: there is no folder {file.parent}; make it, or set "
+            "[database] connection or [DEFAULT] state_path"
+        )
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if own:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
             file.touch(mode=0o600)
     except OSError as exc:

@@ -50,6 +50,30 @@ def get(database: Database, ident: str | int) -> Node:
     return found[0]
 
 
+_AT_ONCE = 500
+"""Parameters of one query: SQLite has a limit."""
+
+
+def owned(database: Database, idents: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Return uuid or name -> uuid, owner and lessee of each node that is there."""
+    columns = table(Node).c
+    found: dict[str, Sequence[Any]] = {}
+    for at in range(0, len(idents), _AT_ONCE):
+        some = [ident.lower() if is_uuid(ident) else ident for ident in idents[at : at + _AT_ONCE]]
+        query = sa.select(columns.uuid, columns.owner, columns.lessee, columns.name).where(
+            sa.or_(columns.uuid.in_(some), columns.name.in_(some))
+        )
+        for row in database.read(functools.partial(_rows, query=query)):
+            found[row.uuid] = row[:3]
+            if row.name is not None:
+                found[row.name] = row[:3]
+    return found
+
+
+def _rows(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Any]:
+    return connection.execute(query).all()
+
+
 _LONGEST_SEARCH = 4096
 
 

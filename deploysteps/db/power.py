@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from deploysteps import states
 from deploysteps.db.engine import Database
+from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, table
 from deploysteps.db.pages import fetch, rows_of
 
@@ -81,3 +82,23 @@ def may_be_synced(node: Node) -> bool:
 def may_recover(node: Node) -> bool:
     """Tell of a node that was locked just now whether its fault is still its power."""
     return bool(node.maintenance) and node.fault == FAULT and node.target_power_state is None
+
+
+def found_faulty(node_id: int, reason: str) -> Also:
+    """Set a node to maintenance, unless somebody has meanwhile: that needs no lock."""
+    statement = (
+        sa.update(_N)
+        .where(_N.c.id == node_id, _N.c.maintenance == sa.false())
+        .values(maintenance=True, maintenance_reason=reason, fault=FAULT)
+    )
+    return Also(statement, {}, must=True)
+
+
+def found_well(node_id: int) -> Also:
+    """Take a node out of maintenance, unless it is in it for another reason meanwhile."""
+    statement = (
+        sa.update(_N)
+        .where(_N.c.id == node_id, _N.c.maintenance == sa.true(), _N.c.fault == FAULT)
+        .values(maintenance=False, maintenance_reason=None, fault=None)
+    )
+    return Also(statement, {}, must=True)

@@ -321,11 +321,22 @@ def save_left_out(run_id: int, left_out: list[dict[str, Any]]) -> Also:
 
 
 def end_run(
-    run_id: int, outcome: str, error: str | None, now: datetime.datetime, *, good: bool
+    run_id: int,
+    outcome: str,
+    error: str | None,
+    now: datetime.datetime,
+    *,
+    good: bool,
+    note: str | None = None,
 ) -> Also:
-    """End a run that has not ended; a good end gives way to an abort asked for."""
+    """End a run that has not ended; a good end gives way to an abort asked for.
+
+    :param note: why it ended well with nothing done; those who listen are told.
+    """
     values = {"k_run": run_id, "v_finished_at": now, "v_outcome": outcome, "v_error": error}
     told = {"outcome": outcome, "error": events.shortened(error)}
+    if note:
+        told["note"] = events.shortened(note)
     return Also(
         _END_RUN_UNLESS_ABORT if good else _END_RUN,
         values,

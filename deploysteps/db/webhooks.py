@@ -225,6 +225,11 @@ def listing(database: Database, state: str | None, limit: int) -> list[Waiting]:
     return [Waiting(*row) for row in database.read(lambda c: list(c.execute(query).all()))]
 
 
+def receivers(database: Database) -> int:
+    """Return how many receivers are known."""
+    return int(database.read(lambda c: c.scalar(sa.select(sa.func.count()).select_from(_E))) or 0)
+
+
 def retry(database: Database, ids: Collection[int] | None) -> int:
     """Let dead deliveries be tried again; None: all of them. Returns how many."""
     query = (

@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from deploysteps import exceptions, steps
 from deploysteps.drivers import catalog, discovery
+from deploysteps.drivers.base import DeployInterface
 from deploysteps.drivers.contract import BaseInterface, did_you_mean
 from deploysteps.drivers.hardware_type import AbstractHardwareType, supported
 
@@ -130,6 +131,25 @@ class Registry:
         """Return name -> instance of what a driver may use, in order of preference."""
         self.hardware_type(driver)
         return self._catalog.offered[driver, interface_type]
+
+    def declared_steps(self) -> set[str]:
+        """Return every step that an enabled interface declares, as ``<interface>.<step>``."""
+        return {
+            f"{kind}.{step}"
+            for (_driver, kind), offered in self._catalog.offered.items()
+            for instance in offered.values()
+            for declarations in instance.declared_steps.values()
+            for step in declarations
+        }
+
+    def brings_agents_steps(self) -> bool:
+        """Tell whether an enabled interface speaks with agents that have steps of their own."""
+        return any(
+            isinstance(instance, DeployInterface)
+            and type(instance).agent_steps is not DeployInterface.agent_steps
+            for offered in self._catalog.offered.values()
+            for instance in offered.values()
+        )
 
     def offers(self) -> list[Offer]:
         """Return all that this process offers, for the conductors' table."""

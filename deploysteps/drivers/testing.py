@@ -45,6 +45,7 @@ class FakeNode:
     boot_mode: str | None = None
     secure_boot: bool | None = None
     console_enabled: bool = False
+    disable_power_off: bool = False
     raid_config: dict[str, Any] = dataclasses.field(default_factory=dict)
     target_raid_config: dict[str, Any] = dataclasses.field(default_factory=dict)
     deploy_step: dict[str, Any] | None = None
@@ -122,6 +123,8 @@ class FakeTask:
         """Note the call, and switch the power interface if there is one."""
         self.events.append(("switch_power", target))
         power = getattr(self.driver, "power", None)
+        if self.node.disable_power_off and states.POWER_TARGETS.get(target) == states.POWER_OFF:
+            return
         if power is not None and target == states.REBOOT:
             power.reboot(self, timeout=timeout)
         elif power is not None:

@@ -107,7 +107,8 @@ def test_while_a_step_goes_on_no_lock_and_no_worker_is_held(machine):
     m.until_step("slow")
     waiting = support.attempts(m.database, m.node)[-1]
     assert (waiting.owner, waiting.state) == ("agent", "waiting")
-    assert waiting.poll["at_most"] == 2 and waiting.deadline_at is None
+    assert waiting.poll["at_most"] == 2
+    assert (waiting.deadline_at - waiting.waiting_since).days == 7, "[conductor] agent_step_timeout"
     m.agent.commands[-1].status = "SUCCEEDED"
     m.settle(states.ACTIVE)
 

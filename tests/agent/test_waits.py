@@ -86,7 +86,8 @@ def test_it_is_the_agents_and_its_silence_fails_it(sqlite, start, conf):
     conf.set_override("deploy_callback_timeout", 0.6, group="conductor")
     _, node = waiting(start, sqlite, Silent)
     attempt = support.attempts(sqlite, node)[-1]
-    assert attempt.owner == "agent" and attempt.deadline_at is None
+    assert attempt.owner == "agent"
+    assert (attempt.deadline_at - attempt.waiting_since).days == 7
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
     assert "no heartbeat of the machine's agent for 0.6 s" in node.last_error
     assert Silent.asked > 3
@@ -188,7 +189,10 @@ def test_what_is_kept_is_masked_and_survives_a_wait(sqlite, start):
 
 
 def test_a_driver_may_say_that_its_steps_have_changed(sqlite, start, caplog):
-    """Not only the agent's: the run begins again with the list of today, and skips nothing."""
+    """Not only the agent's: the run begins again with the list of today.
+
+    It skips what has ended well and may not run twice.
+    """
 
     class Moves(support.Vendor):
         ran: ClassVar[list[str]] = []
@@ -198,7 +202,11 @@ def test_a_driver_may_say_that_its_steps_have_changed(sqlite, start, caplog):
             offered = super().get_deploy_steps(task)
             return offered if Moves.more else [s for s in offered if s["step"] != "added"]
 
-        @base.deploy_step(priority=9)
+        @base.deploy_step(priority=10)
+        def once(self, task):
+            Moves.ran.append("once")
+
+        @base.deploy_step(priority=9, repeatable=True)
         def one(self, task):
             Moves.ran.append("one")
 
@@ -218,14 +226,18 @@ def test_a_driver_may_say_that_its_steps_have_changed(sqlite, start, caplog):
     with caplog.at_level(logging.WARNING):
         service.manager.do_node_deploy(None, node.uuid)
         support.settle(sqlite, node.uuid, states.ACTIVE)
-    assert Moves.ran == ["one", "two", "one", "added", "two"]
+    assert Moves.ran == ["once", "one", "two", "one", "added", "two"]
     assert "begins again" in caplog.text
     assert [e["step"] for e in support.last_run(sqlite, node).plan] == [
         "deploy",
+        "once",
         "one",
         "added",
         "two",
     ]
+    told = {e["step"]: e.get("skip") for e in support.last_run(sqlite, node).plan}
+    assert told["once"] == "done before in this run, and not repeatable"
+    assert told["one"] is None
 
 
 def offered(name, priority, interface="deploy", **more):
@@ -294,13 +306,12 @@ def test_a_beat_may_find_that_the_steps_have_changed(sqlite, start):
     service, node = waiting(start, sqlite, Late)
     token = support.token(service, node)
     support.beat(service, node, token)
-    support.until(lambda: len(support.attempts(sqlite, node)) == 5)
+    support.until(lambda: len(support.attempts(sqlite, node)) == 4)
     support.settle(sqlite, node.uuid, states.DEPLOYWAIT)
     support.beat(service, node, token)
     support.settle(sqlite, node.uuid, states.ACTIVE)
     assert support.outcomes(sqlite, node) == [
         ("deploy", 1, "success"),
         ("first", 1, "failed"),
-        ("deploy", 1, "success"),
         ("first", 1, "success"),
     ]

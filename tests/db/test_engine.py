@@ -150,7 +150,12 @@ def test_a_file_that_cannot_be_used(tmp_path):
 
 
 def test_the_folder_of_a_file_is_made(tmp_path):
-    database = Database(f"sqlite:///{tmp_path}/var/lib/d.sqlite")
+    """The folder that is our own, that is: another one may be a typing error."""
+    url, folder = f"sqlite:///{tmp_path}/var/lib/d.sqlite", str(tmp_path / "var" / "lib")
+    with pytest.raises(exceptions.ConfigurationError, match="there is no folder"):
+        Database(url, own_folder=str(tmp_path)).wait_ready(print)
+    assert not (tmp_path / "var").exists()
+    database = Database(url, own_folder=folder)
     database.wait_ready(print)
     assert (tmp_path / "var/lib/d.sqlite").exists()
     database.dispose()

@@ -25,6 +25,9 @@ SCOPES = {
     "system-admin": {"system": {"all": True}, "roles": ["admin", "member", "reader"]},
     "owner-reader": {"project": "project-a", "roles": ["reader"]},
     "other-reader": {"project": "project-b", "roles": ["reader"]},
+    "other-admin": {"project": "project-b", "roles": ["admin", "member", "reader"]},
+    "system-nobody": {"system": {"all": True}, "roles": ["service"]},
+    "a-service": {"project": "service", "roles": ["service"]},
 }
 
 
@@ -162,6 +165,17 @@ def test_what_is_no_token_is_401_in_our_words(ask, identity):
         assert answer.headers["www-authenticate"] == f'Keystone uri="{identity.address}"'
     spoofed = {"X-Roles": "admin", "X-Identity-Status": "Confirmed", "X-User-Id": "u"}
     assert ask("GET", "/v1/nodes", None, **spoofed).status == 401
+
+
+def test_the_token_of_a_service_lends_the_caller_no_scope(ask):
+    """The middleware tells of both tokens' scopes by the same header."""
+    for method in ("GET", "DELETE"):
+        lent = ask(method, "/v1/nodes/n1", "other-admin", **{"X-Service-Token": "system-nobody"})
+        assert lent.status == 404
+    spoofed = ask("GET", "/v1/nodes/n1", "other-admin", **{"OpenStack-System-Scope": "all"})
+    assert spoofed.status == 404
+    kept = ask("GET", "/v1/nodes/n1", "system-admin", **{"X-Service-Token": "a-service"})
+    assert kept.status == 200
 
 
 def test_what_is_open_asks_no_identity_service(ask, identity):

@@ -18,6 +18,7 @@ from deploysteps.api.server import Server
 from deploysteps.db import events
 from deploysteps.db.engine import Database
 from deploysteps.db.events import New
+from deploysteps.steps import RUNS
 from tests import support
 from tests.support_tls import certificate
 
@@ -184,6 +185,13 @@ def test_what_makes_no_sense_is_refused(server, query, header, status):
     headers = {} if header is None else {"Last-Event-ID": header}
     assert Reader(server, query, **headers).answer.status_code == status
     assert server.app.streams.count == 0
+
+
+@pytest.mark.parametrize("flow", RUNS)
+def test_every_kind_of_run_can_be_listened_to(server, flow):
+    """Also those that have no steps: their events name them."""
+    with listening(server, f"?flow={flow}") as reader:
+        assert reader.answer.status_code == 200
 
 
 def test_what_is_not_kept_any_more_is_said(server, sqlite):

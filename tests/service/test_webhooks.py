@@ -199,7 +199,7 @@ def test_a_receiver_that_never_takes_it_makes_it_dead_and_a_command_revives_it(
     run("retry", code=2)
     run("retry", "77", code=3)
     receiver.answer = 200
-    assert "1 are sent again" in run("retry", str(listed[0]["id"]))
+    assert "1 is sent again" in run("retry", str(listed[0]["id"]))
     support.until(lambda: receiver.ids[-1] == 1)
     support.until(lambda: "every webhook was taken" in run("list"))
     assert json.loads(run("retry", "--all", "--json")) == {"again": 0}

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deploysteps import secrets
@@ -106,6 +106,7 @@ json_values = st.recursive(
 
 @given(json_values, st.text(min_size=8, max_size=20, alphabet="abcdef0123456789"))
 def test_a_planted_secret_never_survives(value: Any, secret: str) -> None:
+    assume(secret not in repr(value))  # eight zeros also stand in large numbers
     held = {"a": value, "deep": [{"my_password": {"inner": [secret]}}]}
     assert secret not in repr(secrets.masked(held))
     assert secret not in secrets.Masker(held).text(f"before {secret} after {secret}")

@@ -7,16 +7,18 @@ time; a failed command is still a 200; ``/v1/commands/`` with its slash.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import tenacity
 
-from deploysteps import exceptions, protocols, states
+from deploysteps import exceptions, limits, protocols, states
 from deploysteps.conf import CONF
-from deploysteps.drivers.agent.errors import Refused, Unreachable
+from deploysteps.drivers.agent.errors import CommandFailed, Refused, Unreachable
 
 LOG = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ _LARGEST = 4 * 2**20
 _LARGEST_LOGS = 32 * 2**20
 """Bytes of an answer: of one to most commands, and of one that carries logs."""
 _TRY_PAUSE = 0.5
+_IDENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+"""Ids of commands: kept with the node, and parts of URLs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,14 +61,20 @@ def command_of(value: Any) -> Command:
 
     :raises Refused: it describes none.
     """
-    if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
-        raise Refused("the agent answered what is no command")
+    ident = value.get("id") if isinstance(value, Mapping) else None
+    if not isinstance(ident, str) or not _IDENT.fullmatch(ident):
+        raise Refused("the agent answered what is no command: one has an id, such as a UUID")
     error, status = value.get("command_error"), value.get("command_status")
+    if error and not isinstance(error, Mapping):
+        error = {"message": str(error)}
+    status = limits.short(status if isinstance(status, str) else repr(status))
+    if status == SUCCEEDED and error:
+        status = FAILED  # of two words the bad one counts
     return Command(
-        value["id"],
-        str(value.get("command_name")),
-        status if isinstance(status, str) else repr(status),
-        error if isinstance(error, Mapping) else None,
+        ident,
+        limits.short(value.get("command_name")),
+        status,
+        error or None,
         value.get("command_result"),
     )
 
@@ -90,6 +100,11 @@ class AgentClient:
         self._base = url.rstrip("/")
         self._token = token
         self._pem = _trusted(self._base, pem)
+
+    @property
+    def boot(self) -> str:
+        """What tells one boot of the agent from another; it gives no token away."""
+        return hashlib.sha256(self._token.encode()).hexdigest()[:16]
 
     @classmethod
     def of(cls, node: protocols.Node) -> AgentClient:
@@ -131,6 +146,7 @@ class AgentClient:
 
         :param attempts: how often it is tried when the agent does not answer;
             ``[agent] max_command_attempts`` by default.
+        :raises CommandFailed: it did.
         :raises Unreachable, Busy, Refused: as it is, after the last try.
         """
         tries = tenacity.Retrying(
@@ -144,7 +160,7 @@ class AgentClient:
             lambda: command_of(self._post(name, params, True, seconds, largest))
         )
         if command.status != SUCCEEDED:
-            raise Refused(f"{name} failed on the agent: {command.why}", status=200)
+            raise CommandFailed(f"{name} failed on the agent: {command.why}", status=200)
         return command.result
 
     def logs(self) -> Any:
@@ -155,8 +171,12 @@ class AgentClient:
         """Return a command by its id.
 
         :raises Gone: the agent does not know it.
+        :raises Refused: it tells of another one.
         """
-        return command_of(self._send("GET", f"/v1/commands/{ident}"))
+        command = command_of(self._send("GET", f"/v1/commands/{ident}"))
+        if command.id != ident:
+            raise Refused("the agent was asked for one command and told of another")
+        return command
 
     def commands(self) -> list[Command]:
         """Return every command since the agent's start, the oldest first."""

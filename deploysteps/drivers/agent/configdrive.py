@@ -34,7 +34,8 @@ def check(drive: Any) -> None:
         raise exceptions.InvalidParameterValue(
             "a configdrive that is an object needs a program that makes an ISO file: install one "
             f"of {', '.join(PROGRAMS)} beside the conductor, or give the configdrive as a URL or "
-            "as a gzipped and base64-encoded ISO"
+            "as a gzipped and base64-encoded ISO. A request without one uses that of the node's "
+            "instance_info"
         )
 
 

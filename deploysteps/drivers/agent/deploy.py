@@ -15,6 +15,7 @@ from deploysteps import exceptions, protocols, states, steps
 from deploysteps.conf import CONF
 from deploysteps.drivers.agent import configdrive, images, logs
 from deploysteps.drivers.agent.client import AgentClient
+from deploysteps.drivers.agent.errors import CommandFailed
 from deploysteps.drivers.agent.record import KEY, Record
 from deploysteps.drivers.agent.stepping import AgentSteps, booting, ramdisk_params
 from deploysteps.drivers.contract import wait_state
@@ -84,7 +85,7 @@ class CustomAgentDeploy(AgentSteps):
         self._put_away(task, task.driver.network.remove_servicing_network)
         task.driver.network.configure_tenant_networks(task)
         task.driver.boot.prepare_instance(task)
-        task.switch_power(states.POWER_ON)
+        _start(task)
 
     def _boot_agent(
         self, task: protocols.Task, add_network: Callable[[protocols.Task], None]
@@ -93,7 +94,7 @@ class CustomAgentDeploy(AgentSteps):
         task.switch_power(states.POWER_OFF)
         add_network(task)
         task.driver.boot.prepare_ramdisk(task, ramdisk_params())
-        task.switch_power(states.POWER_ON)
+        _start(task)
         return booting(task)
 
     def _put_away(
@@ -111,9 +112,7 @@ class CustomAgentDeploy(AgentSteps):
         """Make sure that the agent runs: a step before this one may have rebooted the machine."""
         if task.node.driver_internal_info.get("agent_url"):
             return None
-        Record(task.node, task.node.deploy_step or {}).note(rebooting="done")
-        task.driver.boot.prepare_ramdisk(task, ramdisk_params())
-        task.switch_power(states.REBOOT)
+        self._reboot(task, Record(task.node, task.node.deploy_step or {}))
         return booting(task)
 
     @deploy_step(priority=60, repeatable=True)
@@ -123,13 +122,23 @@ class CustomAgentDeploy(AgentSteps):
 
     @deploy_step(priority=40, repeatable=True)
     def tear_down_agent(self, task: protocols.Task) -> str | None:
-        """Let the agent shut its machine down; what it has written is on the disk before."""
+        """Let the agent shut its machine down; what it has written is on the disk before.
+
+        :raises CommandFailed: it says that it is not.
+        """
         logs.collect(task, failed=False)
         try:
             client = AgentClient.of(task.node)
             client.run("standby.sync", {}, attempts=1)
+            if task.node.disable_power_off:  # the step that boots the instance ends the agent
+                task.node.del_driver_internal_info(KEY)
+                task.switch_power(states.POWER_OFF)
+                return None
             client.start("standby.power_off", {})
+        except CommandFailed:
+            raise  # a disk that does not take what was written is no good end (F74)
         except exceptions.DeployStepsException as exc:
+            task.keep_evidence("agent_shutdown", f"it does not shut down: {exc}")
             LOG.warning(
                 "Node %s: the agent does not shut down, the machine is switched off: %s",
                 task.node.uuid,
@@ -152,7 +161,7 @@ class CustomAgentDeploy(AgentSteps):
     @deploy_step(priority=20, repeatable=True)
     def boot_instance(self, task: protocols.Task) -> None:
         """Boot the instance."""
-        task.switch_power(states.POWER_ON)
+        _start(task)
 
     def check_step(self, task: protocols.Task, step: Mapping[str, Any]) -> states.StepStatus:
         """Tell whether the machine is off yet, or what became of a command."""
@@ -179,6 +188,11 @@ class CustomAgentDeploy(AgentSteps):
             # Its controller may be busy with the shutdown; the wait is bounded.
             LOG.info("Node %s: its power state is not known: %s", task.node.uuid, exc)
             return False
+
+
+def _start(task: protocols.Task) -> None:
+    """Boot a machine that was switched off, or is never: then it is on still."""
+    task.switch_power(states.REBOOT if task.node.disable_power_off else states.POWER_ON)
 
 
 class DirectDeploy(CustomAgentDeploy):

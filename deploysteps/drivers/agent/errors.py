@@ -28,6 +28,10 @@ class Refused(AgentAPIError):
         self.status = status
 
 
+class CommandFailed(Refused):
+    """The agent has executed a command that was waited for, and it failed."""
+
+
 class Busy(Refused):
     """The agent still executes another command (409): it does one at a time."""
 

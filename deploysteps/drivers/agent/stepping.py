@@ -8,13 +8,15 @@ last one that was dealt with is this step's (F28, F34).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from deploysteps import exceptions, protocols, states, steps
+from deploysteps import exceptions, limits, protocols, states, steps
 from deploysteps.conf import CONF
 from deploysteps.drivers.agent import client as api
-from deploysteps.drivers.agent import logs, payload
+from deploysteps.drivers.agent import logs, payload, share
 from deploysteps.drivers.agent.client import AgentClient, Command, begun_after
 from deploysteps.drivers.agent.errors import Busy, Gone, Unreachable
 from deploysteps.drivers.agent.record import Record
@@ -47,15 +49,20 @@ class AgentSteps(DeployInterface):
         cached = info.get(f"agent_cached_{flow}_steps") or {}
         return [dict(step) for offered in cached.values() for step in offered]
 
-    def refresh_steps(self, task: protocols.Task, flow: steps.StepFlow) -> None:
+    def refresh_steps(
+        self, task: protocols.Task, flow: steps.StepFlow, attempts: int | None = None
+    ) -> None:
         """Ask the agent for its steps, and keep them with the node.
 
+        :param attempts: see :meth:`AgentClient.run`.
         :raises StepNotReady, Unreachable, Refused: see :class:`AgentClient`.
+        :raises InvalidParameterValue: it says more than an agent may; nothing is kept.
         """
         node = task.node
         told = AgentClient.of(node).run(
             f"{flow.name}.get_{flow.name}_steps",
             {"node": payload.node(task), "ports": payload.ports(task)},
+            attempts=attempts,
         )
         offered = told.get(f"{flow.name}_steps") if isinstance(told, Mapping) else None
         versions = told.get("hardware_manager_version") if isinstance(told, Mapping) else None
@@ -64,7 +71,10 @@ class AgentSteps(DeployInterface):
                 f"the agent's answer to get_{flow.name}_steps has no {flow.name}_steps by manager"
             )
         cached: dict[str, list[Any]] = {}
-        for step in (step for manager in offered.values() for step in manager or ()):
+        told_all = [step for manager in offered.values() for step in _steps_of(manager, flow)]
+        limits.check_steps(told_all, "the agent")
+        limits.check_versions(versions, "the agent")
+        for step in told_all:
             kept = payload.offered(step, flow)
             cached.setdefault(str(kept.get("interface")), []).append(kept)
         node.set_driver_internal_info(f"agent_cached_{flow.name}_steps", cached)
@@ -122,23 +132,34 @@ class AgentSteps(DeployInterface):
         record = Record(task.node, step)
         record.note(name=name.rpartition(".")[2], rebooting=None)
         client = AgentClient.of(task.node)
+        if _was_booted(client, record):
+            if not step.get("repeatable"):
+                raise _restarted(record, current_flow(task.node))
+            record.note(sent=None)
         try:
-            command = self._begun(client, record) or self._begin(client, record, name, params)
+            with _room(record):
+                command = self._begun(client, record)
+                command = command or self._begin(task, client, record, name, params)
         except Unreachable as exc:
             raise record.silent(str(exc)) from None
         except Busy:
-            record.note(sent=True)  # perhaps by what it is busy with
+            record.note(sent=client.boot)  # perhaps by what it is busy with
             raise exceptions.StepNotReady(
                 "the agent still executes another command", after=_BUSY_PAUSE
             ) from None
         record.answered()
-        record.note(command=command.id, sent=None)
+        record.note(command=command.id, sent=None, again_at=None)
         if self._judge(task, step, record, command) is states.StepStatus.RUNNING:
             return booting(task) if record.get("rebooting") else asked_after(task)
         return None
 
     def _begin(
-        self, client: AgentClient, record: Record, name: str, params: Mapping[str, Any]
+        self,
+        task: protocols.Task,
+        client: AgentClient,
+        record: Record,
+        name: str,
+        params: Mapping[str, Any],
     ) -> Command:
         """Send a command; again only where the agent's list shows that it was not taken."""
         left: int = CONF.agent.max_command_attempts
@@ -149,22 +170,29 @@ class AgentSteps(DeployInterface):
             except Unreachable as exc:
                 if not exc.taken:
                     raise
-                record.note(sent=True)
+                record.note(sent=client.boot)
                 command = self._begun(client, record)
                 if command is not None or not left:
                     if command is None:
                         raise
                     return command
+                # Under the lock still? Another conductor may have ended the run meanwhile. A
+                # time is never what is stored already, so this is written, or refused.
+                record.note(again_at=time.time())
+                task.node.save()
                 LOG.info("The answer to %s was lost and it was not begun: sent again", name)
             except Busy:
-                record.note(sent=True)
+                record.note(sent=client.boot)
                 command = self._begun(client, record)
                 if command is None:
                     raise
                 return command
 
     def _begun(self, client: AgentClient, record: Record) -> Command | None:
-        """Return the step's command if the agent has begun it and its answer was lost."""
+        """Return the step's command if the agent has begun it and its answer was lost.
+
+        The boot has to be the one in which it was sent: another's list does not tell.
+        """
         if not record.get("sent"):
             return None
         return begun_after(client.commands(), record.last, str(record.get("name")))
@@ -186,16 +214,19 @@ class AgentSteps(DeployInterface):
         if not record.mine or not (record.get("command") or record.get("sent")):
             return super().check_step(task, step)
         try:
-            command = self._present(AgentClient.of(task.node), record, flow)
+            with _room(record):
+                command = self._present(AgentClient.of(task.node), record, flow)
         except Unreachable as exc:
             raise record.silent(str(exc)) from None
         except exceptions.StepNotReady as exc:  # the machine was power cycled meanwhile
-            raise exceptions.StepNotReady(str(exc), after=_ABSENT_PAUSE) from None
+            raise exceptions.StepNotReady(str(exc), after=exc.after or _ABSENT_PAUSE) from None
         record.answered()
         return self._judge(task, step, record, command)
 
     def _present(self, client: AgentClient, record: Record, flow: steps.StepFlow) -> Command:
         ident = record.get("command")
+        if _was_booted(client, record):
+            raise _restarted(record, flow)
         if ident is None:
             command = self._begun(client, record)
             if command is None:
@@ -209,11 +240,7 @@ class AgentSteps(DeployInterface):
         try:
             return client.command(ident)
         except Gone:
-            record.close()
-            raise flow.error(
-                "the machine's agent was restarted while it executed the step, and knows nothing "
-                "of it any more"
-            ) from None
+            raise _restarted(record, flow) from None
 
     def _judge(
         self, task: protocols.Task, step: Mapping[str, Any], record: Record, command: Command
@@ -236,12 +263,12 @@ class AgentSteps(DeployInterface):
             return self._changed(task, record, flow, command)
         if command.status != api.RUNNING and record.get("odd") != command.status:
             LOG.warning(
-                "Node %s: the agent says %.80r of a command, which is no status known here; it "
+                "Node %s: the agent says %r of a command, which is no status known here; it "
                 "counts as running",
                 task.node.uuid,
                 command.status,
             )
-            record.note(odd=command.status[:80])
+            record.note(odd=command.status)
         return states.StepStatus.RUNNING
 
     def _changed(
@@ -266,7 +293,9 @@ class AgentSteps(DeployInterface):
         if not task.node.driver_internal_info.get("agent_url"):
             return states.StepStatus.RUNNING
         try:
-            self.refresh_steps(task, flow)
+            # Once: this is asked again anyway.
+            with share.taken(record.get("silent_since") is not None):
+                self.refresh_steps(task, flow, attempts=1)
         except Unreachable as exc:
             raise record.silent(str(exc)) from None
         except Busy:
@@ -275,7 +304,11 @@ class AgentSteps(DeployInterface):
         return states.StepStatus.DONE
 
     def _reboot(self, task: protocols.Task, record: Record) -> states.StepStatus:
-        """Boot the agent anew, because its step asked for it; the step ends when it has."""
+        """Boot the agent anew; the step ends when it has.
+
+        Noted before as asked for and only afterwards as done: a conductor that is lost
+        between the two leaves a machine that is booted by whoever goes on with the step.
+        """
         record.note(rebooting="asked")
         task.driver.boot.prepare_ramdisk(task, ramdisk_params())
         # Writes the record, too, and that the agent of this boot is no longer listened to.
@@ -297,6 +330,8 @@ class AgentSteps(DeployInterface):
     def adopt_step(self, task: protocols.Task, step: Mapping[str, Any]) -> str | None:
         """Find the command of a step whose conductor was lost before it wrote that it waits."""
         record = Record(task.node, step)
+        if record.get("rebooting") == "asked":  # perhaps it was not done: no beat may come
+            self._reboot(task, record)
         if record.get("rebooting"):
             return booting(task)
         flow = current_flow(task.node)
@@ -304,9 +339,10 @@ class AgentSteps(DeployInterface):
         name = f"execute_{flow.name}_step" if step.get("agent") else name
         if name is None:
             return None
-        record.note(sent=True, name=name)
         try:
-            command = self._begun(AgentClient.of(task.node), record)
+            client = AgentClient.of(task.node)
+            record.note(sent=client.boot, name=name)
+            command = self._begun(client, record)
         except Unreachable:
             # Whether it goes on can be told when the agent answers.
             return None if step.get("repeatable") else asked_after(task)
@@ -316,6 +352,34 @@ class AgentSteps(DeployInterface):
             return None
         record.note(command=command.id, sent=None)
         return asked_after(task)
+
+
+def _room(record: Record) -> AbstractContextManager[None]:
+    """Return what to ask an agent under: one that was silent may be slow again."""
+    silent = record.get("silent_since") is not None
+    return share.taken(True) if silent else nullcontext()
+
+
+def _was_booted(client: AgentClient, record: Record) -> bool:
+    """Tell whether a command may have been taken by the agent of an earlier boot."""
+    return record.get("sent") not in (None, True, client.boot)
+
+
+def _restarted(record: Record, flow: steps.StepFlow) -> exceptions.DeployStepsException:
+    record.close()
+    return flow.error(
+        "the machine's agent was restarted while it executed the step, or perhaps did, and knows "
+        "nothing of it any more"
+    )
+
+
+def _steps_of(manager: Any, flow: steps.StepFlow) -> list[Any]:
+    if not isinstance(manager, list | None):
+        raise exceptions.DriverOperationError(
+            f"the agent's answer to get_{flow.name}_steps has a {type(manager).__name__} where "
+            "a hardware manager's list of steps belongs"
+        )
+    return manager or []
 
 
 def asked_after(task: protocols.Task) -> states.Wait:

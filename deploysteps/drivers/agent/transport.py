@@ -8,14 +8,11 @@ token goes only into the query, and no error text has a query.
 
 from __future__ import annotations
 
-import contextvars
-import http.client
 import http.cookiejar
-import io
 import json
 import logging
+import math
 import re
-import socket
 import ssl
 import threading
 import time
@@ -26,11 +23,9 @@ from urllib.parse import urlsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from deploysteps import secrets
+from deploysteps import bounded, limits, secrets
 from deploysteps.drivers.agent.errors import Busy, Gone, Refused, Unreachable
 
 CONNECT_TIMEOUT = 5.0
@@ -42,6 +37,8 @@ _HEADERS = {
     "User-Agent": "deploysteps",
 }
 _CHUNK = 64 * 1024
+_MOST_DEEP = 2 * limits.MOST_DEEP
+"""Levels of an answer: steps are some way inside it."""
 _TOLD = 2000
 """Characters of an agent's error text that are repeated."""
 
@@ -58,60 +55,7 @@ class _WithoutTokens(logging.Filter):
 logging.getLogger("urllib3.connectionpool").addFilter(_WithoutTokens())
 
 
-_until: contextvars.ContextVar[float] = contextvars.ContextVar("_until")
-"""Monotonic time by which the exchange that goes on here has to be over."""
-
-
-class _Bounded(io.RawIOBase):
-    """Reads from a socket until the exchange's time is over.
-
-    A socket's own time-out begins anew with every byte, and answers have many
-    places to send bytes slowly: headers, sizes of chunks, trailers.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._raw = sock.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = _until.get() - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer did not end in time")
-        self._sock.settimeout(left)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Answer(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Bounded(sock))
-
-
-class _Http(HTTPConnection):
-    response_class = _Answer
-
-
-class _Https(HTTPSConnection):
-    response_class = _Answer
-
-
-class _HttpPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Http
-
-
-class _HttpsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Https
-
-
-class _PinnedAdapter(HTTPAdapter):
+class _PinnedAdapter(bounded.Adapter):
     """Uses one SSL context and nothing that ``requests`` would add to it."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
@@ -120,7 +64,6 @@ class _PinnedAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def build_connection_pool_key_attributes(
         self, request: Any, verify: Any, cert: Any = None
@@ -171,7 +114,7 @@ def exchange(
     whom = _whom(url)
     data = None if body is None else json.dumps(body).encode()
     session = _session_for(url, pem)
-    _until.set(time.monotonic() + CONNECT_TIMEOUT + read_timeout)
+    bounded.within(CONNECT_TIMEOUT + read_timeout)
     try:
         with session.request(
             method,
@@ -238,14 +181,28 @@ def _read(response: requests.Response, whom: str, seconds: float, largest: int) 
     return bytes(found)
 
 
+def _number(text: str) -> float | None:
+    """Return a number, or None for what no JSON has: what else an answer says still counts."""
+    found = float(text)
+    return found if math.isfinite(found) else None
+
+
+_NUMBERS: dict[str, Any] = {"parse_float": _number, "parse_constant": lambda _name: None}
+
+
 def _judged(whom: str, status: int, content: bytes) -> Any:
     try:
-        value = json.loads(content) if content else None
+        value = json.loads(content, **_NUMBERS) if content else None
     except (ValueError, RecursionError):
+        value = None
+    if limits.depth(value, _MOST_DEEP) > _MOST_DEEP:
         value = None
     if status == 200:
         if not isinstance(value, Mapping):
-            raise Refused(f"{whom} answered what is no JSON object", status=status)
+            raise Refused(
+                f"{whom} answered what is no JSON object of at most {_MOST_DEEP} levels",
+                status=status,
+            )
         return value
     told = f"{whom} answered {status}{_fault(value)}"
     if status >= 500:

@@ -206,7 +206,11 @@ class World:
         if answer.status == 401:
             return "401"
         text = answer.inner.get("faultstring", "") if answer.status >= 400 else ""
-        gone = re.search(r"(Node|Port|Portgroup|Runbook|Allocation) \S+ could not be found", text)
+        gone = re.search(
+            r"(Node|Port|Portgroup|Runbook|Allocation) \S+ could not be found"
+            r"|Allocation for node \S+ was not found",
+            text,
+        )
         if gone and not went_on:
             return {404: "N", 400: "B"}[answer.status]
         if went_on or answer.status < 400:

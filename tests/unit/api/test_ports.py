@@ -35,7 +35,7 @@ def test_a_new_port_is_answered_with_its_place(api, conductor, node, port):
         {"address": MAC + "\n"},
         {"address": None},
         {"address": "52-54-00-00-00-01"},
-        {"node_uuid": "n1"},
+        {"node_uuid": "n/1"},
         {"node_uuid": None},
         {"zzz": 1},
         {"extra": []},

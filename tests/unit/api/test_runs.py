@@ -97,6 +97,8 @@ def test_a_run_is_shown_with_its_attempts_at_every_version(api, sqlite, node, ve
                 "error": None,
                 "progress": {"percent": 5, "text": "see http://******@bmc/"},
                 "waits_for": "agent",
+                "waiting_since": None,
+                "deadline": None,
                 "evidence": None,
                 "reboot": True,
             }

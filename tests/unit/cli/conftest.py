@@ -19,6 +19,7 @@ class Stub:
     def __init__(self):
         self.answers = {}
         self.asked = []
+        self.headers = {}
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,6 +69,8 @@ class Stub:
         )
         request.send_response(status)
         request.send_header("Content-Length", str(len(data)))
+        for name, value in self.headers.items():
+            request.send_header(name, value)
         request.end_headers()
         request.wfile.write(data)
 

@@ -16,7 +16,7 @@ from deploysteps.conductor import answers, waiting, words
 from deploysteps.steps import DEPLOY
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-CLOCKS = waiting.Clocks(silence=60, default_limit=600)
+CLOCKS = waiting.Clocks(silence=60, default_limit=600, agent_limit=0)
 
 
 class Node:
@@ -170,7 +170,7 @@ def test_a_beat_during_the_wait_moves_the_end_of_silence() -> None:
     assert waiting.silent_at(NOW, NOW - datetime.timedelta(days=1), CLOCKS) == waiting.after(
         NOW, 60
     )
-    assert waiting.silent_at(NOW, None, waiting.Clocks(0, 0)) is None
+    assert waiting.silent_at(NOW, None, waiting.Clocks(0, 0, 0)) is None
 
 
 @given(st.floats(0, 100), st.floats(1, 10), st.floats(0, 1000))

@@ -1,0 +1,77 @@
+"""The head of a request as it must be, so that nobody reads another request out of the bytes.
+
+A proxy in front may take a doubtful head for something else than this server does, and what one
+takes for a body is the next request for the other (RFC 9112, 6.3). Cheroot takes what is doubtful.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cheroot.server import HeaderReader
+
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_ONCE = frozenset(
+    {b"Content-Length", b"Host", b"Authorization", b"X-Auth-Token", b"X-Service-Token"}
+)
+
+
+class Headers(dict[bytes, Any]):
+    """Headers of a request by their names; the doubtful ones are refused."""
+
+    def __setitem__(self, name: bytes, value: Any) -> None:
+        """Take a header, or what goes on with one.
+
+        :raises ValueError: it may stand once only, or is no number.
+        """
+        if name in _ONCE and name in self:
+            raise ValueError(f"The header {name.decode('ascii', 'replace')} stands twice.")
+        if name == b"Content-Length" and not _LENGTH.fullmatch(value):
+            raise ValueError("The header Content-Length has to be a number.")
+        super().__setitem__(name, value)
+
+
+class _Lines:
+    """The lines of a head."""
+
+    def __init__(self, rfile: Any) -> None:
+        self._rfile = rfile
+
+    def readline(self) -> bytes:
+        """Return the next line.
+
+        :raises ValueError: it goes on with the one before, or not all take its end for the same.
+        """
+        line: bytes = self._rfile.readline()
+        if line[:1] in (b" ", b"\t"):
+            raise ValueError("A header must not go on in the next line.")
+        if b"\r" in line[:-2] or b"\0" in line:
+            raise ValueError("A header has a character that is not allowed.")
+        return line
+
+
+class Reader(HeaderReader):
+    """Cheroot's, which would cut spaces off a header's name, and join lines."""
+
+    def __call__(self, rfile: Any, hdict: Any = None) -> Any:
+        """Read the headers of a request.
+
+        :raises ValueError: they are doubtful.
+        """
+        return super().__call__(_Lines(rfile), hdict)
+
+    def _allow_header(self, key_name: bytes) -> bool:
+        # For WSGI it would be the one with "-" that a proxy sets, and be taken for it.
+        return b"_" not in key_name
+
+    def _transform_key(self, key_name: bytes) -> bytes:
+        if not _NAME.fullmatch(key_name):
+            raise ValueError("A header's name has a character that is not allowed.")
+        return key_name.title()
+
+
+def is_whole(begin: bytes) -> bool:
+    """Tell whether the head of a request has ended, as its client may have meant to end it."""
+    return b"\r\n\r\n" in begin or b"\n\n" in begin or b"\n\r\n" in begin

@@ -1,0 +1,213 @@
+"""What somebody who met the commands for the first time stumbled over."""
+
+import pytest
+
+from deploysteps.cli.errors import ExitCode
+from tests.unit.cli.conftest import UUID
+
+LEFT = {
+    "interface": "deploy",
+    "step": "erase_devices",
+    "priority": 10,
+    "source": "driver",
+    "why": "[conductor] automated_clean is off",
+}
+WAITS = {"waits_for": "agent", "deadline": "2026-01-02T04:04:05.000000+00:00"}
+
+
+@pytest.fixture
+def policy(tmp_path, monkeypatch):
+    """Write a policy file and name it."""
+    path = tmp_path / "policy.yaml"
+    monkeypatch.setenv("OS_OSLO_POLICY__POLICY_FILE", str(path))
+    return path.write_text
+
+
+def listed(stub, node, run):
+    stub.on("GET", "/v1/nodes/n/runs", {"runs": [run]})
+    stub.on("GET", f"/v1/nodes/n/runs/{run['uuid']}", run | {"node_uuid": UUID, "plan": []})
+    stub.on("GET", "/v1/nodes/n", node)
+
+
+# --- runs --------------------------------------------------------------------------------
+
+
+def test_a_cleaning_that_did_nothing_does_not_pass_for_an_erasure(ok, stub, made):
+    """An auditor reads `clean success`; that the disks were not erased has to stand there."""
+    listed(stub, made.node(), made.run(flow="clean", outcome="success", left_out=[LEFT]))
+    told = ok("node", "runs", "n").stdout
+    assert (
+        "nothing was done; left out: deploy.erase_devices ([conductor] automated_clean is" in told
+    )
+    told = ok("node", "run", "n").stdout
+    assert "nothing was done" in told and "automated_clean is off" in told
+
+
+def test_a_run_that_did_something_is_told_as_before(ok, stub, made):
+    listed(stub, made.node(), made.run(made.attempt("deploy.a"), outcome="success"))
+    assert "nothing was done" not in ok("node", "runs", "n").stdout
+
+
+@pytest.mark.parametrize(
+    ("info", "heard"),
+    [
+        ({}, "never called"),
+        ({"agent_last_heartbeat": "2026-01-02T03:30:00.000000+00:00"}, "last heard 2026-01-02"),
+    ],
+)
+@pytest.mark.parametrize("command", ["runs", "run", "watch"])
+def test_a_wait_says_for_whom_and_until_when(ok, stub, made, follows, command, info, heard):
+    waiting = made.run(made.attempt("deploy.x", "waiting", **WAITS))
+    node = made.node("deploy wait", driver_internal_info=info)
+    listed(stub, node, waiting)
+    if command == "watch":
+        over = made.run(made.attempt("deploy.x"), outcome="success")
+        follows((node, waiting), (made.node("active"), over))
+    told = ok("node", command, "n").stdout
+    assert f"waits for the agent ({heard}" in told and "fails at 2026-01-02" in told
+
+
+def test_a_wait_that_is_over_is_not_told(ok, stub, made):
+    over = made.attempt("deploy.x", "finished", **WAITS)
+    listed(stub, made.node(), made.run(over, outcome="success"))
+    assert "waits" not in ok("node", "run", "n").stdout.replace("waits_for", "")
+
+
+def test_a_plan_that_is_refused_is_told_by_its_reason_alone(run, stub):
+    found = {"flow": "deploy", "steps": [], "left_out": [], "unknown": [], "note": None}
+    stub.on("POST", "/v1/nodes/n/plan", found | {"problem": "policy forbids raid.create"})
+    ended = run("node", "plan", "n")
+    assert ended.exit_code == ExitCode.FAILED and "policy forbids raid.create" in ended.stderr
+    assert "no step would run" not in ended.stdout
+
+
+@pytest.mark.parametrize("flow", ["inspect", "adopt", "rescue", "unrescue"])
+def test_events_of_work_without_steps_can_be_followed(ok, stub, flow):
+    event = {"at": "2026-01-02T03:04:05+00:00", "id": 1, "node": UUID, "flow": flow, "type": "x"}
+    import json
+
+    stub.on("GET", "/v1/events/stream", f"id: 1\nevent: x\ndata: {json.dumps(event)}\n\n".encode())
+    ok("events", "--flow", flow, "--after", "0", "--count", "1")
+    assert stub.last("GET")["query"]["flow"] == flow
+
+
+# --- who asks, and how -----------------------------------------------------------------------
+
+
+def test_a_user_that_was_not_sent_is_told_of(failing, stub):
+    """OS_USERNAME alone sends nobody; the refusal says what to set."""
+    stub.on_error("GET", "/v1/nodes/n", 401, "no")
+    code, told = failing("node", "show", "n", env={"OS_USERNAME": "u", "OS_PASSWORD": "p"})
+    assert code == ExitCode.USAGE and "OS_AUTH_TYPE=http_basic" in told
+    env = {"OS_USERNAME": "u", "OS_PASSWORD": "p", "OS_AUTH_TYPE": "http_basic"}
+    assert "no user was sent" not in failing("node", "show", "n", env=env)[1]
+
+
+def test_https_to_a_service_without_tls_is_no_question_of_trust(failing, stub):
+    endpoint = stub.endpoint.replace("http:", "https:")
+    code, told = failing("node", "show", "n", env={"OS_ENDPOINT": endpoint})
+    assert code == ExitCode.UNREACHABLE
+    assert "speaks no TLS" in told and "trusted" not in told and "]" not in told
+
+
+def test_a_file_without_certificates_is_told_of_as_such(failing, tmp_path):
+    path = tmp_path / "ca.pem"
+    path.write_text("nothing\n")
+    code, told = failing("node", "show", "n", "--json", env={"OS_CACERT": str(path)})
+    assert code == ExitCode.USAGE and str(path) in told and "BEGIN CERTIFICATE" in told
+    assert "]" not in told
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('"baremetal:node:gett": "!"', "did you mean 'baremetal:node:get'?"),
+        ('"baremetal:node:get": "rle:admin"', "no check 'rle': there are role, rule"),
+        ('"baremetal:node:get": "not rle:admin"', "no check 'rle'"),
+        ('"baremetal:node:get": "role:admin and"', "cannot be understood"),
+        ('"baremetal:node:get": "rule:foo"', "rule:foo, which is not there"),
+    ],
+)
+def test_a_policy_file_that_does_nothing_or_locks_out_is_not_good(failing_last, policy, text, told):
+    policy(text)
+    line = failing_last("policy", "check")
+    assert told in line and "Check logs" not in line
+
+
+@pytest.fixture
+def failing_last(run):
+    def invoke(*args):
+        ended = run(*args)
+        assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
+        assert "Traceback" not in ended.stderr and "good" not in ended.stdout
+        return ended.stderr.strip().splitlines()[-1]
+
+    return invoke
+
+
+def test_a_rule_of_a_step_that_nobody_has_is_told(failing_last, ok, policy, monkeypatch):
+    policy('"baremetal:step:execute:deploy.deply": "!"')
+    ended = ok("policy", "check")
+    assert "agent may bring it; did you mean deploy.deploy?" in ended.stderr
+    assert "good" not in ended.stdout
+    monkeypatch.setenv("OS_DEFAULT__ENABLED_DEPLOY_INTERFACES", "fake")
+    assert "did you mean deploy.deploy?" in failing_last("policy", "check")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"baremetal:node:get": "role:nobody_has_it"',
+        '"mine": "role:a"\n"baremetal:node:get": "rule:mine"',
+        '"baremetal:node:get": "project_id:%(node.owner)s or \'a\':%(node.lessee)s"',
+        '"baremetal:node:get": [["role:a", "system_scope:all"]]',
+        '"baremetal:step:execute:deploy.deploy": "!"',
+    ],
+)
+def test_a_policy_file_that_says_something_is_good(ok, policy, text):
+    policy(text)
+    told = ok("policy", "check").stdout
+    assert "good" in told and "1 rules" not in told
+
+
+def test_an_option_in_the_wrong_group_is_told_with_its_group(failing_last, run, tmp_path):
+    path = tmp_path / "c.conf"
+    path.write_text("[api]\nauth_strategy = noauth\n")
+    ended = run("--config-file", str(path), "config", "check")
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert "did you mean [DEFAULT] auth_strategy?" in ended.stderr
+
+
+def test_an_address_of_a_webhook_says_what_it_begins_with(run, tmp_path):
+    path = tmp_path / "c.conf"
+    path.write_text("[webhooks]\nurl = localhost:99\nsecret = 0123456789abcdef\n")
+    ended = run("--config-file", str(path), "config", "check")
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert "begin with http:// or https://" in ended.stderr and "localhost" not in ended.stderr
+
+
+def test_a_folder_is_made_for_the_own_place_alone(run, tmp_path):
+    path, far = tmp_path / "c.conf", tmp_path / "no" / "such" / "x.sqlite"
+    path.write_text(
+        f"[DEFAULT]\nstate_path={tmp_path}/var\n[database]\nconnection=sqlite:///{far}\n"
+    )
+    ended = run("--config-file", str(path), "db", "upgrade")
+    assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
+    assert f"there is no folder {far.parent}" in ended.stderr and not far.parent.parent.exists()
+    path.write_text(f"[DEFAULT]\nstate_path={tmp_path}/var\n")
+    assert run("--config-file", str(path), "db", "upgrade").exit_code == 0
+    listing = run("--config-file", str(path), "webhooks", "list")
+    assert "no [webhooks] url is set" in listing.stdout and "var/deploysteps" in listing.stderr
+    retried = run("--config-file", str(path), "webhooks", "retry", "1", "2")
+    assert "2 of the 2 are not dead, or not there; 0 are sent again" in retried.stderr
+
+
+def test_a_warning_of_the_service_is_shown(ok, stub, monkeypatch):
+    saved = {"uuid": UUID, "name": "CUSTOM_X", "steps": []}
+    stub.on("POST", "/v1/deploy_templates", saved)
+    monkeypatch.setattr(stub, "headers", {"Warning": '299 deploysteps "no driver has raid.creat"'})
+    ended = ok("template", "create", "CUSTOM_X", "--steps", "[]", "--json")
+    assert "Warning: no driver has raid.creat" in ended.stderr and "Warning" not in ended.stdout
