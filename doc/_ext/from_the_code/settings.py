@@ -40,7 +40,8 @@ def _type(option: cfg.Opt) -> str:
     item = getattr(kind, "item_type", None)
     if item is not None:
         one = item.type_name.removesuffix(" value")
-        told = f"list of {one}" if "." in one else f"list of {one}s"
+        many = one if "." in one else f"{one}es" if one.endswith("s") else f"{one}s"
+        told = f"list of {many}"
     least, most = getattr(kind, "min", None), getattr(kind, "max", None)
     if least is not None and most is not None:
         told += f" from {least:.10g} to {most:.10g}"
