@@ -570,7 +570,7 @@ def test_what_is_kept_back_of_a_node_is_of_its_runs_and_its_lock(door, sqlite):
         ("automated_clean", False, "disable_cleaning"),
         ("automated_clean", "False", "disable_cleaning"),
         ("shard", "s", "update:shard"),
-        ("chassis_uuid", str(uuid4()), "update:chassis_uuid"),
+        ("chassis_uuid", "3f1c9d52-7a60-4b8e-9a35-0d6e2c71b840", "update:chassis_uuid"),
         ("conductor_group", "g", "update:conductor_group"),
         ("disable_power_off", True, "update:disable_power_off"),
     ],
