@@ -16,6 +16,15 @@ from tests.crash.stepwise import KILLED
 MEMORY = Path("/dev/shm")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Make a proof of what kills and races processes; a sample of the matrix stays in the suite."""
+    for item in items:
+        if Path(__file__).parent not in item.path.parents or "sample" in item.name:
+            continue
+        if not (item.get_closest_marker("crash") or item.get_closest_marker("proof")):
+            item.add_marker(pytest.mark.proof)
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Log nothing: here every second line would be the warning of a crash."""

@@ -325,7 +325,7 @@ def test_processes_that_start_at_once_on_an_empty_database(blank, tmp_path):
         for round_ in range(2 if blank.dialect == "sqlite" else 1):
             url = blank.url.render_as_string(hide_password=False)
             if blank.dialect == "sqlite":
-                url = f"sqlite:///{tmp_path}/new/{round_}.sqlite"
+                url = f"sqlite:///{tmp_path}/{round_}.sqlite"
             for process in started:
                 process.stdin.write(url + "\n")
                 process.stdin.flush()

@@ -178,7 +178,8 @@ def test_waiting_for_a_database_can_be_given_up(conf):
 
 
 def test_the_file_of_a_database_is_its_owners_alone(tmp_path):
-    database = Database(f"sqlite:///{tmp_path}/deep/er/deploysteps.sqlite")
+    own = str(tmp_path / "deep" / "er")
+    database = Database(f"sqlite:///{own}/deploysteps.sqlite", own_folder=own)
     database.wait_ready(print)
     database.write(lambda c: c.execute(sa.text("CREATE TABLE t (a INT)")) and None)
     for file in (tmp_path / "deep" / "er").iterdir():

@@ -12,5 +12,5 @@ _HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder: they take long, and have a target of their own."""
     for item in items:
-        if _HERE in item.path.parents and "proof" not in item.keywords:
+        if _HERE in item.path.parents and not item.get_closest_marker("proof"):
             item.add_marker(pytest.mark.process)
