@@ -67,17 +67,6 @@ def parse(raw: bytes, max_depth: int) -> Any:
         raise exceptions.Invalid(f"The request body is not valid JSON{where}.") from exc
 
 
-def depth(value: Any) -> int:
-    """Return how deep lists and objects are nested in a JSON value."""
-    deepest, level = 0, [value]
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        deepest += 1
-        level = [
-            inner for item in level for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return deepest
-
-
 class _NotJson(ValueError):
     """Python's parser would take it; JSON does not have it."""
 

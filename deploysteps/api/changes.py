@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deploysteps import exceptions
-from deploysteps.api import bodies, masks, patch, schemas, versions
+from deploysteps import exceptions, limits
+from deploysteps.api import masks, patch, schemas, versions
 from deploysteps.api.validation import checked, default
 
 
@@ -37,7 +37,7 @@ def of(
     before = {name: getattr(item, name) for name in writable}
     after = patch.apply(before, operations, masks.Masks(hidden))
     values = {name: after[name] if name in after else default(schema, name) for name in members}
-    if any(bodies.depth(value) > max_depth for value in values.values()):
+    if any(limits.depth(value, max_depth) > max_depth for value in values.values()):
         raise exceptions.Invalid(f"The result is nested deeper than {max_depth} levels.")
     required = {name: getattr(item, name) for name in schema["required"]}
     fit = checked(schema, {**required, **values}, what)

@@ -132,6 +132,8 @@ class Streams:
         self._closed = False
         self._selector: selectors.BaseSelector | None = None
         self._wake: socket.socket | None = None
+        self._woken: socket.socket | None = None
+        """The two ends by which other threads wake the one that serves the streams."""
 
     @property
     def count(self) -> int:
@@ -160,17 +162,18 @@ class Streams:
             self._new.append((taken, wanted))
             if self._thread is None:
                 self._selector = selectors.DefaultSelector()
-                self._wake, woken = socket.socketpair()
+                self._wake, self._woken = socket.socketpair()
                 self._wake.setblocking(False)
-                woken.setblocking(False)
-                self._selector.register(woken, selectors.EVENT_READ, None)
+                self._woken.setblocking(False)
+                self._selector.register(self._woken, selectors.EVENT_READ, None)
                 self._thread = threading.Thread(target=self._run, name="streams", daemon=True)
                 self._thread.start()
         self._ring()
 
     def _ring(self) -> None:
         if self._wake is not None:
-            with suppress(BlockingIOError):  # then it is awake
+            # Awake already, or gone, where it was closed before.
+            with suppress(OSError):
                 self._wake.send(b"!")
 
     def close(self) -> None:
@@ -196,16 +199,19 @@ class Streams:
             self._drop(stream, "stopped")
         while self._new:
             self._new.popleft()[0].sock.close()
+        for left in (self._selector, self._wake, self._woken):
+            if left is not None:
+                left.close()
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
-        selector = self._selector
-        if selector is None:
+        selector, woken = self._selector, self._woken
+        if selector is None or woken is None:
             raise AssertionError("started without a selector")
         for key, mask in selector.select(self._pause()):
             if key.data is None:
                 with suppress(BlockingIOError):
-                    key.fileobj.recv(4096)  # type: ignore[union-attr]
+                    woken.recv(4096)
             elif mask & selectors.EVENT_READ:
                 self._listen(key.data)
         while self._new:

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from oslo_context.context import get_admin_context
 
-from deploysteps import exceptions, states
+from deploysteps import exceptions, secrets, states
 from deploysteps.conductor import task_manager, words
 from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.runtime import Runtime
@@ -211,8 +211,9 @@ class Rounds(abc.ABC):
             LOG.debug("Node %s is left out by %s: %s", node.uuid, self.purpose, exc)
         except exceptions.LockLost as exc:
             LOG.warning("Node %s: %s stops: %s", node.uuid, self.purpose, exc)
-        except BaseException:
-            LOG.exception("Node %s: %s failed", node.uuid, self.purpose)
+        except BaseException as exc:
+            held = secrets.Masker(node.driver_info, node.instance_info, node.extra)
+            LOG.error("Node %s: %s failed\n%s", node.uuid, self.purpose, words.traced(exc, held))
         finally:
             with self._changed:
                 self._live.pop(node.id, None)

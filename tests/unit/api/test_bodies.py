@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploysteps import exceptions
+from deploysteps import exceptions, limits
 from deploysteps.api import bodies
 
 DEEP = 64
@@ -33,7 +33,7 @@ def test_deep_json_is_refused_before_it_is_parsed(count, left, right):
 
 
 def test_the_limit_itself_is_let_through():
-    assert bodies.depth(bodies.parse(b"[" * DEEP + b"]" * DEEP, DEEP)) == DEEP
+    assert limits.depth(bodies.parse(b"[" * DEEP + b"]" * DEEP, DEEP), DEEP) == DEEP
     wide = b"[" + b"[[]]," * 10_000 + b"[]]"
     assert len(bodies.parse(wide, DEEP)) == 10_001
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploysteps import exceptions
-from deploysteps.api import bodies, patch
+from deploysteps import exceptions, limits
+from deploysteps.api import patch
 
 
 def applied(document, *operations):
@@ -154,4 +154,4 @@ def test_depth_counts_what_is_nested(value):
         inner = item.values() if isinstance(item, dict) else item
         return 1 + max(map(told, inner), default=0) if isinstance(item, dict | list) else 0
 
-    assert bodies.depth(value) == told(value)
+    assert limits.depth(value, 1000) == told(value)
