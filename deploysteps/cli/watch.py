@@ -13,6 +13,7 @@ from rich.table import Table
 
 from deploysteps.cli.output import Output, clean, make_table
 from deploysteps.cli.waiting import Snapshot
+from deploysteps.steps import RUNS
 
 COLUMNS = ("step", "state", "try", "started", "took", "note")
 
@@ -246,7 +247,8 @@ def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, object]
             told[key] = word
             changed.append(attempt)
     lines = [_line(found, attempt, now) for attempt in changed]
-    if told.get((found.name, _NODE)) != found.state:
+    last = told.get((found.name, _NODE))
+    if last != found.state:
         told[found.name, _NODE] = found.state
         # The state came after what had ended by then, and before what goes on in it.
         at = found.node.get("provision_updated_at") or now.isoformat()
@@ -254,12 +256,33 @@ def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, object]
         ends = (_time(attempt["finished_at"]) for attempt in changed)
         before = sum(1 for _ in itertools.takewhile(lambda end: end and end <= since, ends))
         lines.insert(before, f"{clock(at, now)} {found.name} is {found.state}")
+    lines = _begin(found, told, last, now) + lines
     for text in _about(found):
         if (found.name, text) not in told:
             told[found.name, text] = ""
             output.say(f"{clock(now.isoformat(), now)} {found.name} {text}")
     for text in lines:
         output.say(text)
+
+
+def _begin(
+    found: Snapshot,
+    told: dict[tuple[str, object], str],
+    before: str | None,
+    now: datetime.datetime,
+) -> list[str]:
+    """Return the line of the state in which a run began, if it was over before one looked.
+
+    :param before: the state in which the node was found last.
+    """
+    run = found.run or {}
+    flow = RUNS.get(str(run.get("flow")))
+    if flow is None or (found.name, run["uuid"]) in told:
+        return []
+    told[found.name, run["uuid"]] = ""
+    if flow.running in (found.state, before):
+        return []
+    return [f"{clock(run['started_at'], now)} {found.name} is {flow.running}"]
 
 
 def _about(found: Snapshot) -> Iterator[str]:

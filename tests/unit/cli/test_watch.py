@@ -38,10 +38,26 @@ def test_a_failure_is_told_once_and_not_of_the_attempt_that_went_well(ok, made, 
     follows((made.node("active"), made.run(bad, good, outcome="success")))
     told = ok("node", "watch", "n").stdout.splitlines()
     assert [line.partition("node-1 ")[2] for line in told] == [
+        "is deploying",
         error,
         "deploy.write success (attempt 2) after 2.5 s",
         "is active",
     ]
+
+
+def test_the_state_of_a_run_that_was_quicker_than_the_look_is_told(ok, made, follows):
+    """What is printed does not hang on how quick the machine was."""
+    run = made.run(made.attempt("deploy.deploy"), outcome="success")
+    follows((made.node("active", provision_updated_at=run["finished_at"]), run))
+    assert ok("node", "watch", "n").stdout.splitlines()[0] == (
+        f"{watch.clock(run['started_at'])} node-1 is deploying"
+    )
+
+
+def test_the_state_of_a_run_is_told_once(ok, made, follows):
+    run = made.run(made.attempt("deploy.deploy"), outcome="success")
+    follows((made.node("deploying"), made.run()), (made.node("active"), run))
+    assert ok("node", "watch", "n").stdout.count("is deploying") == 1
 
 
 def test_watch_ends_with_the_run(ok, made, follows):
