@@ -216,7 +216,10 @@ _RULES: dict[str, tuple[str, str]] = {
     "runbook:update:public": (MEMBER, "Make a runbook public, or not."),
     "runbook:delete": (_RUNBOOK_ADMIN, "Delete a runbook."),
     "runbook:use": (_RUNBOOK_ADMIN, "Use a runbook; public ones may be used by all who see them."),
-    "event:stream": (READER, "Follow the stream of events. Not in the field."),
+    "event:stream": (
+        ANY_READER,
+        "Follow the events of the nodes that the caller sees in lists. Not in the field.",
+    ),
     "metrics:get": (READER, 'See metrics; "@" opens them to callers without a password, too.'),
     "step:execute": (
         EVERYBODY,

@@ -8,6 +8,7 @@ import falcon
 
 from deploysteps import exceptions
 from deploysteps.api import call, streams
+from deploysteps.api.hearing import Ears
 from deploysteps.api.operations import Operation
 from deploysteps.api.query import Query
 from deploysteps.api.wire import TAKE_OVER
@@ -61,10 +62,12 @@ class Stream(call.Resource):
         given = req.get_header(_HEADER) or last
         if given is not None and not (given.isascii() and given.isdigit() and len(given) < 19):
             raise exceptions.Invalid(f"{_HEADER} must be the id of an event: a whole number.")
+        ears = Ears(call.caller(req))
         wanted = streams.Wanted(
             last=None if given is None else int(given),
             node=None if node is None else self.node(req, node).uuid,
             flow=flow,
+            ears=None if ears.hear_all else ears,
         )
         take_over = req.env.get(TAKE_OVER)
         if take_over is None:

@@ -18,7 +18,8 @@ from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, Runbook
 from deploysteps.steps import INTERFACE_TYPES
 
-_THRESHOLD = "baremetal:node:get:filter_threshold"
+THRESHOLD = "baremetal:node:get:filter_threshold"
+"""The rule of who sees nodes whole."""
 _SEEN_BY: dict[str, str] = {
     name: f"baremetal:node:get:{name}"
     for name in ("last_error", "reservation", "driver_internal_info", "driver_info")
@@ -54,7 +55,7 @@ class Owned(Protocol):
 def kept_back(caller: Caller, item: Node | Owned, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a node that a caller may not see -> what he is told instead."""
     asked = [name for name in names if name in _SEEN_BY]
-    if not asked or caller.may(_THRESHOLD, item.owner, item.lessee):
+    if not asked or caller.may(THRESHOLD, item.owner, item.lessee):
         return {}
     found: dict[str, Any] = {}
     for name in asked:
@@ -71,7 +72,7 @@ def sort(req: falcon.Request, field: str) -> None:
     :raises Forbidden: naming the rule.
     """
     caller, rule = call.caller(req), _SEEN_BY.get(field)
-    if rule is not None and not caller.may(_THRESHOLD):
+    if rule is not None and not caller.may(THRESHOLD):
         caller.require(rule)
 
 

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,10 +24,12 @@ from oslo_config import cfg
 
 from deploysteps import counts
 from deploysteps.api.errors import Busy
+from deploysteps.api.hearing import Ears
 from deploysteps.api.wire import Taken, Taker
-from deploysteps.db import events
+from deploysteps.db import events, nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.event_models import Event
+from deploysteps.db.nodes import Projects
 
 LOG = logging.getLogger(__name__)
 
@@ -60,10 +62,33 @@ class Wanted:
     """The newest event that it has; None: only what comes."""
     node: str | None = None
     flow: str | None = None
+    ears: Ears | None = None
+    """Who hears less than all; None: all is told as it is."""
 
     def has(self, event: Event) -> bool:
         """Tell whether an event is among it."""
         return self.node in (None, event.node_uuid) and self.flow in (None, event.flow)
+
+
+class _Page:
+    """Some events, as they are told to several readers."""
+
+    def __init__(self, found: Sequence[Event], projects: Mapping[str, Projects]) -> None:
+        self.events, self._projects = found, projects
+        self._told = [events.document(event) for event in found]
+        self._texts: list[bytes | None] = [None] * len(found)
+        """As those hear them who hear all; made once, when one does."""
+
+    def text(self, place: int, ears: Ears | None) -> bytes | None:
+        """Return an event as it stands in a reader's stream, None if it is not for him."""
+        told = self._told[place]
+        if ears is not None:
+            heard = ears.heard(told, self._projects)
+            return None if heard is None else message(told["type"], heard, told["id"])
+        found = self._texts[place]
+        if found is None:
+            found = self._texts[place] = message(told["type"], told, told["id"])
+        return found
 
 
 class _Stream:
@@ -288,16 +313,26 @@ class Streams:
         """Tell new events to those who have all ``before`` them."""
         if not found:
             return
-        told = [(event, message(event.type, events.document(event), event.id)) for event in found]
+        page = self._page(found, self._streams)
         for stream in self._streams:
             if stream.cursor is not None and stream.cursor >= before:
-                self._give(stream, told)
+                self._give(stream, page)
                 stream.cursor = max(stream.cursor, found[-1].id)
 
-    def _give(self, stream: _Stream, told: Iterable[tuple[Event, bytes]]) -> None:
-        now = time.monotonic()
-        for event, text in told:
-            if stream.cursor is not None and event.id > stream.cursor and stream.wanted.has(event):
+    def _page(self, found: Sequence[Event], readers: Iterable[_Stream]) -> _Page:
+        """Return events for these readers; one query asks whose the nodes are, if one needs it."""
+        projects: Mapping[str, Projects] = {}
+        if found and any(reader.wanted.ears is not None for reader in readers):
+            projects = nodes.projects_of(self._database, {event.node_uuid for event in found})
+        return _Page(found, projects)
+
+    def _give(self, stream: _Stream, page: _Page) -> None:
+        now, wanted = time.monotonic(), stream.wanted
+        for place, event in enumerate(page.events):
+            if stream.cursor is None or event.id <= stream.cursor or not wanted.has(event):
+                continue
+            text = page.text(place, wanted.ears)
+            if text is not None:
                 stream.add(text, now)
 
     def _is_behind(self, stream: _Stream) -> bool:
@@ -306,11 +341,17 @@ class Streams:
     def _catch_up(self, stream: _Stream, tail: int) -> None:
         """Give a reader that is behind its next page, once it has taken the last."""
         cursor, wanted = stream.cursor or 0, stream.wanted
-        page = events.after(
-            self._database, cursor, _PAGE, until=tail, node=wanted.node, flow=wanted.flow
+        found = events.after(
+            self._database,
+            cursor,
+            _PAGE,
+            until=tail,
+            node=wanted.node,
+            flow=wanted.flow,
+            project=None if wanted.ears is None else wanted.ears.project,
         )
-        self._give(stream, [(e, message(e.type, events.document(e), e.id)) for e in page])
-        stream.cursor = page[-1].id if len(page) == _PAGE else tail
+        self._give(stream, self._page(found, [stream]))
+        stream.cursor = found[-1].id if len(found) == _PAGE else tail
 
     def _serve(self) -> None:
         """Send what waits, say that streams live, and end those that do not keep up."""

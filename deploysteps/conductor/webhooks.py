@@ -58,7 +58,7 @@ class Webhooks:
     def __init__(self, runtime: Runtime) -> None:
         """Make it; nothing is sent before :meth:`start`."""
         # A process of the same name that is killed and started again is another holder.
-        holder = f"{runtime.host[:24]}/{runtime.boot_id}"
+        holder = rows.holder_of(runtime.host, runtime.boot_id)
         self._runtime, self._holder = runtime, holder
         self._receivers = [
             Receiver(runtime, url, holder) for url in dict.fromkeys(runtime.conf.webhooks.url)

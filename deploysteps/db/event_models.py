@@ -11,6 +11,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 from deploysteps.db import types
 from deploysteps.db.models import Base, Big
 
+_NEVER_AGAIN = {"sqlite_autoincrement": True}
+"""Else SQLite gives an id again once its row, the newest, is gone."""
+
 
 class Event(Base):
     """A transition of a run, a step or a node, written in the transaction that made it.
@@ -30,7 +33,7 @@ class Event(Base):
     data: Mapped[dict[str, Any]] = mapped_column(types.Json)
     """What else there is to tell: step, attempt, outcome, error, states."""
 
-    __table_args__ = ({"sqlite_autoincrement": True},)
+    __table_args__ = (_NEVER_AGAIN,)
 
 
 class WebhookEndpoint(Base):
@@ -46,8 +49,10 @@ class WebhookEndpoint(Base):
     cursor: Mapped[int] = mapped_column(Big)
     """The newest event that was looked at."""
     holder: Mapped[str | None] = mapped_column(types.ShortText(64))
-    """The process that delivers to it, until its lease is over."""
+    """The process that delivers to it, until its lease is over; its boot id comes last."""
     lease_until: Mapped[datetime.datetime | None] = mapped_column(types.Utc)
+
+    __table_args__ = (_NEVER_AGAIN,)
 
 
 class WebhookDelivery(Base):
@@ -73,4 +78,5 @@ class WebhookDelivery(Base):
     __table_args__ = (
         sa.UniqueConstraint("endpoint_id", "event_id"),
         sa.Index("ix_webhook_deliveries_queue", "endpoint_id", "state", "node_uuid", "event_id"),
+        _NEVER_AGAIN,
     )

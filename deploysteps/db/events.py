@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from deploysteps.db import types
+from deploysteps.db import nodes, types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.event_models import Event
-from deploysteps.db.models import table
+from deploysteps.db.models import Node, table
 from deploysteps.db.pages import fetch, rows_of
 
 _EVENT = table(Event)
@@ -117,10 +117,12 @@ def after(
     until: int | None = None,
     node: str | None = None,
     flow: str | None = None,
+    project: str | None = None,
 ) -> list[Event]:
     """Return the events after an id, the oldest first, whether or not some may come late.
 
     :param until: the last id that is wanted.
+    :param project: only of nodes that it owns or has on loan.
     """
     query = _AFTER.limit(limit)
     if until is not None:
@@ -129,6 +131,9 @@ def after(
         query = query.where(_EVENT.c.node_uuid == node)
     if flow is not None:
         query = query.where(_EVENT.c.flow == flow)
+    if project is not None:
+        its = sa.select(Node.uuid).where(nodes.FILTERS["visible_to"](project))
+        query = query.where(_EVENT.c.node_uuid.in_(its))
     return database.read(lambda c: fetch(c, Event, query, {"cursor": cursor}))
 
 

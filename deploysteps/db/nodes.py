@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -246,6 +246,20 @@ def children(database: Database, uuid: str, visible_to: str | None = None) -> li
     if visible_to is not None:
         query = query.where(FILTERS["visible_to"](visible_to))
     return database.read(lambda c: list(c.execute(query).scalars()))
+
+
+class Projects(NamedTuple):
+    """Whose a node is: what rules ask of it."""
+
+    owner: str | None
+    lessee: str | None
+
+
+def projects_of(database: Database, uuids: Iterable[str]) -> dict[str, Projects]:
+    """Return uuid -> whose the node is, of those that are there."""
+    query = sa.select(Node.uuid, Node.owner, Node.lessee).where(Node.uuid.in_(list(uuids)))
+    rows: list[Any] = database.read(lambda c: list(c.execute(query).all()))
+    return {uuid: Projects(owner, lessee) for uuid, owner, lessee in rows}
 
 
 def of_addresses(database: Database, addresses: Iterable[str]) -> list[Node]:

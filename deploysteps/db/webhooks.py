@@ -19,10 +19,10 @@ from oslo_db import exception as db_exc
 from deploysteps.db import events, types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.event_models import Event, WebhookDelivery, WebhookEndpoint
-from deploysteps.db.models import table
+from deploysteps.db.models import Conductor, table
 from deploysteps.db.pages import fetch, rows_of
 
-_E, _D = table(WebhookEndpoint), table(WebhookDelivery)
+_E, _D, _C = table(WebhookEndpoint), table(WebhookDelivery), table(Conductor)
 
 PENDING, DEAD = "pending", "dead"
 
@@ -55,13 +55,33 @@ def known(database: Database, url: str) -> WebhookEndpoint:
     return found[0]
 
 
+def holder_of(host: str, boot_id: str) -> str:
+    """Return what a process of a conductor is called as the holder of a lease."""
+    return f"{host[:24]}/{boot_id}"
+
+
+def _is_known_boot() -> sa.ColumnElement[bool]:
+    """Tell whether a lease's holder is a process that some conductor is now, or was last.
+
+    A process that was killed is none any more as soon as its conductor was started again.
+    """
+    boots = sa.select(_C.c.id).where(_E.c.holder.like(sa.literal("%/").concat(_C.c.boot_id)))
+    return sa.exists(boots)
+
+
 def lease(database: Database, endpoint: int, holder: str, seconds: float) -> bool:
     """Take or keep the lease of a receiver; False when another process has it."""
     now = types.utcnow()
+    free = (
+        _E.c.holder.is_(None),
+        _E.c.holder == holder,
+        _E.c.lease_until < now,
+        sa.not_(_is_known_boot()),
+    )
     query = (
         sa.update(_E)
         .where(_E.c.id == endpoint)
-        .where(sa.or_(_E.c.holder.is_(None), _E.c.holder == holder, _E.c.lease_until < now))
+        .where(sa.or_(*free))
         .values(holder=holder, lease_until=now + datetime.timedelta(seconds=seconds))
     )
     return database.write(lambda c: c.execute(query).rowcount, happened=again) == 1

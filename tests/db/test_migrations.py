@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from deploysteps import exceptions
-from deploysteps.db import migration, nodes, ports, runs, types
+from deploysteps.db import migration, nodes, ports, runs, types, webhooks
 from deploysteps.db.engine import Database
+from deploysteps.db.event_models import WebhookDelivery, WebhookEndpoint
 from deploysteps.db.models import Base, SchemaRevision, table
 
 REVISIONS = table(SchemaRevision)
@@ -108,7 +110,7 @@ def test_up_down_and_up_again(blank):
     """F60: and each time the tables are what the models say, indexes included."""
     for _ in range(2):
         migration.ensure(blank)
-        assert migration.current(blank) == migration.head() == "0005"
+        assert migration.current(blank) == migration.head() == "0006"
         assert set(Base.metadata.tables) <= tables(blank)
         with blank.reading() as connection:
             assert migration.differences(connection) == []
@@ -432,6 +434,40 @@ def test_rows_survive_the_second_migration_and_its_taking_back(blank, make):
     assert [a.owner for a in runs.attempts(blank, [node.id])[node.id]] == ["agent"]
     with blank.reading() as connection:
         assert migration.differences(connection) == []
+
+
+def test_webhooks_survive_the_sixth_migration_and_its_taking_back(blank):
+    """SQLite makes their tables anew; what waits is there, and goes with its receiver."""
+    migration.upgrade(blank, "0005")
+    row = {
+        "id": 7,
+        "endpoint_id": 3,
+        "event_id": 9,
+        "node_uuid": "n",
+        "state": "pending",
+        "body": "{}",
+        "created_at": types.utcnow(),
+        "tries": 0,
+        "next_try_at": types.utcnow(),
+    }
+    with blank.engine.begin() as connection:
+        connection.execute(
+            sa.insert(WebhookEndpoint).values(id=3, key="k", url="http://h/", cursor=9)
+        )
+        connection.execute(sa.insert(WebhookDelivery).values(row))
+    for move, revision in (
+        (migration.upgrade, "0006"),
+        (migration.downgrade, "0005"),
+        (migration.upgrade, "head"),
+    ):
+        move(blank, revision)
+        (found,) = webhooks.listing(blank, None, 10)
+        assert (found.id, found.event_id) == (7, 9)
+    with blank.engine.begin() as connection:
+        connection.execute(sa.delete(WebhookEndpoint))
+    assert webhooks.listing(blank, None, 10) == []
+    with blank.engine.begin() as connection, pytest.raises(db_exc.DBReferenceError):
+        connection.execute(sa.insert(WebhookDelivery).values(row))
 
 
 def test_a_schema_is_checked_without_a_change(blank, newer):

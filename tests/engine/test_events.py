@@ -286,6 +286,12 @@ def test_pages_and_filters(service, database):
         events.after(database, 0, 1000, flow="deploy")
     )
     assert ids(events.after(database, 0, 1000, until=everything[1].id)) == ids(everything[:2])
+    for field in ("owner", "lessee"):
+        assert events.after(database, 0, 1000, project=field) == []
+        nodes.set_unlocked(database, node.id, {field: field})
+        assert ids(events.after(database, 0, 1000, project=field)) == ids(mine)
+    known = nodes.projects_of(database, {event.node_uuid for event in everything})
+    assert known == {node.uuid: ("owner", "lessee")}, "what is gone is nobody's"
 
 
 # --- pruning ------------------------------------------------------------------------

@@ -10,16 +10,20 @@ from contextlib import closing, contextmanager
 
 import pytest
 import requests
+import sqlalchemy as sa
 
 from deploysteps import counts, states
 from deploysteps.api import middleware, streams
 from deploysteps.api.app import create_app
 from deploysteps.api.server import Server
-from deploysteps.db import events
+from deploysteps.db import events, nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.events import New
+from deploysteps.db.models import Node
 from deploysteps.steps import RUNS
 from tests import support
+from tests.support_access import LESSEE, OTHER, OWNER, keystone
+from tests.support_sql import counting
 from tests.support_tls import certificate
 
 NODE = "11111111-1111-1111-1111-111111111111"
@@ -47,8 +51,8 @@ def serve(quick):
     """Start servers over a database: ``serve(database)``."""
     started = []
 
-    def begin(database, client=None):
-        server = Server(quick, create_app(quick, database, client))
+    def begin(database, client=None, access=None):
+        server = Server(quick, create_app(quick, database, client, access))
         server.app = server._server.wsgi_app
         server.start()
         started.append(server)
@@ -235,8 +239,6 @@ def test_streams_take_none_of_the_servers_threads(server, sqlite):
 
 
 def test_one_query_looks_for_all_streams(server, sqlite):
-    from tests.support_sql import counting
-
     readers = [Reader(server) for _ in range(8)]
     support.until(lambda: all(reader.alive for reader in readers))
     with counting(sqlite) as sent:
@@ -419,3 +421,146 @@ def test_another_server_says_that_it_cannot(quick, sqlite):
 
     answer = Api(quick, sqlite, None).get("/v1/events/stream")
     assert answer.status == 501 and "deploysteps serve" in answer.fault
+
+
+# --- who hears what -----------------------------------------------------------------
+
+
+def owned(database, owner=None, lessee=None):
+    values = {"driver": "fake-hardware", "owner": owner, "lessee": lessee}
+    return nodes.insert(database, {**values, "provision_state": "active"}).uuid
+
+
+def all_kinds(database, node):
+    """Write an event of each kind that tells something of its own."""
+    told = [
+        New(events.RUN_STARTED, None, {"requested_by": "somebody"}),
+        New(events.STEP_STARTED, None, {"conductor": "the-conductor"}),
+        New(events.STEP_FAILED, None, {"error": "the-error"}),
+        New(events.NODE_STATE, None, {"state": "deploy failed"}),
+    ]
+    database.write(lambda c: events.write(c, node, told))
+
+
+@pytest.fixture
+def shared(serve, quick, sqlite):
+    """A server that asks who is there, a node of each project, and one of nobody."""
+    server = serve(sqlite, access=keystone(quick))
+    server.nodes = {
+        "owner": owned(sqlite, OWNER, LESSEE),
+        "other": owned(sqlite, OTHER),
+        "nobody": owned(sqlite),
+    }
+    return server
+
+
+def heard(server, query="", wait=0, **headers):
+    """Return the events of a stream once it has all of them, by the name of their node."""
+    names = {uuid: name for name, uuid in server.nodes.items()}
+    with listening(server, query, **headers) as reader:
+        reader.wait(wait)
+        seen = reader.alive
+        support.until(lambda: reader.alive > seen + 1)
+    return [(names.get(one["data"]["node"], "gone"), one["event"]) for one in reader.messages]
+
+
+KINDS = ["run.started", "step.started", "step.failed", "node.state"]
+EVERY = [(name, kind) for name in ("owner", "other", "nobody") for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("who", "names", "kinds"),
+    [
+        ("system:reader", ["owner", "other", "nobody"], KINDS),
+        ("owner:reader", ["owner"], KINDS),
+        ("lessee:admin", ["owner"], KINDS),
+        ("lessee:reader", ["owner"], ["node.state"]),
+        ("other:admin", ["other"], KINDS),
+    ],
+)
+@pytest.mark.parametrize("way", ["resumed", "as it happens"])
+def test_a_project_hears_of_the_nodes_that_it_sees_and_as_it_sees_their_runs(
+    shared, sqlite, who, names, kinds, way
+):
+    """Of those that it owns or leases; runs and steps are for those who may list runs."""
+    wanted = [one for one in EVERY if one[0] in names and one[1] in kinds]
+    headers = {"X-Auth-Token": who}
+    if way == "resumed":
+        for node in shared.nodes.values():
+            all_kinds(sqlite, node)
+        resumed = {"Last-Event-ID": "0", **headers}
+        assert heard(shared, wait=len(wanted), **resumed) == wanted
+        return
+    with listening(shared, **headers) as reader:
+        support.until(lambda: reader.alive)
+        for node in shared.nodes.values():
+            all_kinds(sqlite, node)
+        reader.wait(len(wanted))
+        seen = reader.alive
+        support.until(lambda: reader.alive > seen + 1)
+    assert [one["event"] for one in reader.messages] == [kind for _name, kind in wanted]
+
+
+def test_what_is_kept_back_of_a_node_is_of_its_events_too(shared, sqlite):
+    """As in runs: a lessee is not told errors, nor which conductor works."""
+    all_kinds(sqlite, shared.nodes["owner"])
+    found = {}
+    for who in ("owner:reader", "lessee:admin"):
+        with listening(shared, "?last_event_id=0", **{"X-Auth-Token": who}) as reader:
+            found[who] = {one["event"]: one["data"] for one in reader.wait(4)}
+    assert found["owner:reader"]["step.failed"]["error"] == "the-error"
+    assert found["owner:reader"]["step.started"]["conductor"] == "the-conductor"
+    for kind, name in (("step.failed", "error"), ("step.started", "conductor")):
+        assert found["lessee:admin"][kind][name].startswith("** Redacted - requires")
+    assert "the-error" not in str(found["lessee:admin"])
+
+
+def test_a_node_that_is_not_there_for_a_caller_cannot_be_listened_to(shared, sqlite):
+    all_kinds(sqlite, shared.nodes["owner"])
+    query = f"?node={shared.nodes['owner']}&last_event_id=0"
+    refused = Reader(shared, query, **{"X-Auth-Token": "other:admin"})
+    assert refused.answer.status_code == 404
+    with listening(shared, query, **{"X-Auth-Token": "owner:member"}) as reader:
+        reader.wait(4)
+    assert Reader(shared, **{"X-Auth-Token": "owner:none"}).answer.status_code == 403
+
+
+def test_whose_a_node_is_counts_when_it_is_told(shared, sqlite):
+    """Also in a stream that began before; and what is deleted is only for those who see all."""
+    node = nodes.get(sqlite, shared.nodes["owner"])
+    with listening(shared, **{"X-Auth-Token": "owner:admin"}) as reader:
+        support.until(lambda: reader.alive)
+        all_kinds(sqlite, node.uuid)
+        reader.wait(4)
+        nodes.set_unlocked(sqlite, node.id, {"owner": OTHER})
+        all_kinds(sqlite, node.uuid)
+        seen = reader.alive
+        support.until(lambda: reader.alive > seen + 1)
+        assert len(reader.messages) == 4
+    resumed = {"Last-Event-ID": "0"}
+    assert heard(shared, **{"X-Auth-Token": "owner:admin"}, **resumed) == []
+    assert len(heard(shared, wait=8, **{"X-Auth-Token": "other:admin"}, **resumed)) == 8
+    with sqlite.engine.begin() as connection:
+        connection.execute(sa.delete(Node).where(Node.id == node.id))
+    del shared.nodes["owner"]
+    assert heard(shared, **{"X-Auth-Token": "other:admin"}, **resumed) == []
+    assert heard(shared, wait=8, **{"X-Auth-Token": "system:reader"}, **resumed) == [
+        ("gone", kind) for kind in KINDS * 2
+    ]
+
+
+def test_whose_the_nodes_are_is_asked_once_for_all_streams_and_events(shared, sqlite):
+    readers = [
+        Reader(shared, **{"X-Auth-Token": who})
+        for who in ("owner:admin", "lessee:reader", "other:reader", "system:reader") * 2
+    ]
+    support.until(lambda: all(reader.alive for reader in readers))
+    with counting(sqlite) as sent:
+        with sqlite.engine.begin() as connection:
+            for node in list(shared.nodes.values()) * 20:
+                events.write(connection, node, [New(events.NODE_STATE, None, {"state": "x"})])
+        support.until(lambda: all(len(reader.messages) == 20 for reader in readers[:3]))
+    asked = [text for text in sent.texts if "nodes.owner" in text]
+    assert len(asked) == 1
+    for reader in readers:
+        reader.answer.close()

@@ -13,6 +13,7 @@ import threading
 import time
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from deploysteps import conf as configuration
@@ -20,8 +21,9 @@ from deploysteps import exceptions, states
 from deploysteps.cli.app import cli
 from deploysteps.cli.local_service import LocalService
 from deploysteps.conductor import webhooks as sending
-from deploysteps.db import events, webhooks
+from deploysteps.db import conductors, events, webhooks
 from deploysteps.db.engine import Database
+from deploysteps.db.event_models import Event, WebhookDelivery, WebhookEndpoint
 from deploysteps.db.events import New
 from tests import support
 from tests.service.test_serve import deploy, enrol, wait_for
@@ -260,16 +262,16 @@ def test_what_hangs_or_is_not_there_is_a_failure_in_words(hooked, start, sqlite,
     assert "T0PSECRET" not in caplog.text + str(dead)
 
 
-def receiver_of(conf, database, start, url, holder):
-    """Return what serves a receiver as some process, without its thread."""
-    runtime = start(database, host=holder.replace("/", "-")).runtime
-    return sending.Receiver(runtime, url, holder)
+def receiver_of(database, start, url, host):
+    """Return what serves a receiver as a conductor, without its thread."""
+    runtime = start(database, host=host).runtime
+    return sending.Receiver(runtime, url, webhooks.holder_of(host, runtime.boot_id))
 
 
 def test_one_process_at_a_time_sends(conf, start, sqlite, receiver):
     """Several conductors: a lease; the next takes over when it is over, or given back."""
     conf.set_override("secret", SECRET, group="webhooks")
-    one, two = (receiver_of(conf, sqlite, start, receiver.url, name) for name in ("a/1", "b/2"))
+    one, two = (receiver_of(sqlite, start, receiver.url, name) for name in ("a", "b"))
     assert one.round() == one._every
     tell(sqlite, 3)
     assert two.round() == sending._STANDBY and receiver.got == []
@@ -279,12 +281,55 @@ def test_one_process_at_a_time_sends(conf, start, sqlite, receiver):
         two.round()
         time.sleep(0.02)
     assert receiver.ids == [1, 2, 3]
-    webhooks.give_back(sqlite, "a/1")
+    webhooks.give_back(sqlite, one._holder)
     tell(sqlite)
     support.until(lambda: two.round() is not None and len(receiver.got) == 4)
     assert receiver.ids == [1, 2, 3, 4]
     one._lease_ends = 0.0
     assert one.round() == sending._STANDBY
+
+
+def test_a_conductor_that_is_started_again_takes_up_what_it_had_at_once(database):
+    """A killed process gives no lease back; others wait for its end, or for that start."""
+    endpoint = webhooks.known(database, "http://receiver/").id
+    mine, others = (webhooks.holder_of(*one) for one in (("h" * 50, "a1" * 16), ("g", "b2" * 16)))
+
+    def lease(holder):
+        return webhooks.lease(database, endpoint, holder, 50)
+
+    conductors.register(database, "h" * 50, "a1" * 16, ())
+    conductors.register(database, "g", "b2" * 16, ())
+    assert lease(mine) and lease(mine)
+    assert not lease(others), "it may still live"
+    conductors.register(database, "h" * 50, "c3" * 16, ())
+    again = webhooks.holder_of("h" * 50, "c3" * 16)
+    assert lease(again)
+    assert not lease(mine) and not lease(others)
+    conductors.register(database, "h" * 50, "d4" * 16, ())
+    assert lease(others), "whose holder is gone for sure is anybody's"
+    assert not lease(webhooks.holder_of("h" * 50, "d4" * 16))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_no_id_is_given_again(sqlite, kept):
+    """SQLite gives the id of the newest row again, unless it is told not to (promise 13)."""
+    given = set()
+    for _ in range(3):
+        endpoint = webhooks.known(sqlite, "http://receiver/")
+        assert webhooks.lease(sqlite, endpoint.id, "me", 50)
+        tell(sqlite)
+        (event,) = events.after(sqlite, endpoint.cursor, 10)
+        ready = [webhooks.Ready(event, "{}")]
+        assert webhooks.take(sqlite, endpoint.id, "me", endpoint.cursor, event.id, ready)
+        (delivery,) = webhooks.listing(sqlite, None, 10)
+        new = {("event", event.id), ("delivery", delivery.id), ("endpoint", endpoint.id)}
+        assert not given & new
+        given |= new
+        with sqlite.engine.begin() as connection:
+            connection.execute(sa.delete(WebhookEndpoint))
+            connection.execute(sa.delete(WebhookDelivery))
+            if not kept:
+                connection.execute(sa.delete(Event))
 
 
 def test_two_conductors_deliver_each_event_once_while_they_live(hooked, start, database, receiver):
@@ -416,7 +461,7 @@ def test_a_process_that_is_killed_has_lost_nothing(receiver, tmp_path):
         "webhooks": {
             "url": receiver.url,
             "secret": SECRET,
-            "timeout": 0.5,
+            "timeout": 30,  # a lease of two minutes, which nobody waits for
             "first_pause": 0.05,
         },
     }
