@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 from deploysteps.cli.client import Client
 from deploysteps.cli.local_service import LocalService
 from tests.peers import environments
+from tests.peers.disks import Disk
+from tests.peers.nodes import CLOCKS, Node, enrolled
 
 HERE = Path(__file__).parent
 QUICK = {"conductor": {"recovery_interval": 0.5, "step_poll_interval": 0.2}}
@@ -26,15 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.peers)
 
 
-def plain_environment() -> dict[str, str]:
-    """Return this process's environment without what concerns services and clients."""
-    left_out = ("OS_", "COV_", "COVERAGE_", "PYTHON")
-    return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-
-
 def client_environment(endpoint: str) -> dict[str, str]:
     """Return the environment in which ``openstack`` finds a service without authentication."""
-    return plain_environment() | {
+    return environments.plain() | {
         "OS_AUTH_TYPE": "none",
         "OS_ENDPOINT": endpoint,
         "OS_CLIENT_CONFIG_FILE": os.devnull,
@@ -118,3 +114,37 @@ def openstack(service: LocalService) -> Iterator[OpenStack]:
     client = OpenStack(service.client)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Node]]]:
+    """Start services whose hardware are processes: ``machines(settings, tls, tls, …)``."""
+    stop: list[Callable[[], object]] = []
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", str(HERE / "plugin"))
+
+    def start(
+        settings: dict[str, dict[str, Any]], *tls: bool, disk: Disk | None = None
+    ) -> list[Node]:
+        folder = tmp_path_factory.mktemp("agents")
+        service = LocalService(
+            folder, {group: {**CLOCKS[group], **settings.get(group, {})} for group in CLOCKS}
+        )
+        service.start()
+        stop.append(service.kill)
+        found = []
+        for number, one in enumerate(tls):
+            node = enrolled(service, folder, number, tls=one, disk=disk)
+            stop.append(node.machine.stop)
+            found.append(node)
+        for target, wanted in (("manage", "manageable"), ("provide", "available")):
+            for node in found:
+                node.ask(target)
+            for node in found:
+                node.reach(wanted)
+        return found
+
+    yield start
+    patch.undo()
+    for end in reversed(stop):
+        end()

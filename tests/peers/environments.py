@@ -42,6 +42,12 @@ def programs(name: str) -> Path:
     return home / "bin"
 
 
+def plain() -> dict[str, str]:
+    """Return this process's environment without what concerns services and clients."""
+    left_out = ("OS_", "COV_", "COVERAGE_", "PYTHON")
+    return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+
+
 def _hash(name: str) -> str:
     made_from = [sys.version, *PACKAGES[name], PINS.read_text()]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:12]

@@ -3,17 +3,17 @@
 Everything network-facing (REST API, lookup, heartbeat, command queue, step
 dispatch) is the unmodified agent.  Only the hardware side is replaced:
 * one in-memory hardware manager, so no disk, RAID or IPMI probing happens;
-* every external program is refused, power commands end this process instead,
-  and the agent's network lock-down is a no-op.
-Not covered: agent code that writes files from Python (writing a raw image to
-the device get_os_install_device() names, the rescue password file).  Do not
-send standby.* image commands or rescue.* commands unless PEER_DISK is a file.
+* every external program is refused but those in PROGRAMS on the disk PEER_DISK, power
+  commands end this process instead, and the agent's network lock-down is a no-op.
+Not covered: agent code that writes files from Python.  An image goes onto PEER_DISK, which has
+to be a file or a device for the test; without it no disk is there.  Do not send rescue.*.
 
 Each step that runs is written as a line to the file PEER_DONE, when it begins.
 
 usage: PEER_MAC=52:54:00:00:00:01 PEER_DONE=done python ipa_peer.py --config-file ipa.conf
 """
 
+import io
 import os
 import sys
 import threading
@@ -21,8 +21,22 @@ import time
 
 from oslo_concurrency import processutils
 
+DISK = os.environ.get("PEER_DISK", "/nonexistent/peer-disk")
+PROGRAMS = {"dd", "hexdump", "lsblk", "mount", "parted", "partprobe", "umount"}
+"""What may be executed, when the only device that the arguments name is the disk."""
+
+_execute = processutils.execute
+
+
+def _concerns_the_disk(cmd):
+    devices = [part for arg in cmd[1:] for part in str(arg).split("=") if part.startswith("/dev/")]
+    mine = [device == DISK or device.startswith(DISK + "p") for device in devices]
+    return cmd[0] in PROGRAMS and all(mine)
+
 
 def _guard(*cmd, **kw):
+    if "PEER_DISK" in os.environ and not kw.get("shell") and _concerns_the_disk(cmd):
+        return _execute(*cmd, **kw)
     print("PEER refused command:", cmd, file=sys.stderr, flush=True)
     raise processutils.ProcessExecutionError(
         stderr="refused by test peer", exit_code=127, cmd=" ".join(map(str, cmd))
@@ -36,6 +50,7 @@ from ironic_python_agent.cmd import agent as cmd_agent  # noqa: E402
 from ironic_python_agent.extensions import base, standby  # noqa: E402
 
 utils.copy_config_from_vmedia = lambda: None  # would scan block devices
+utils.is_journalctl_present = lambda: False  # asks past the guard
 agent.IronicPythonAgent._lockdown_system = lambda self: print(
     "PEER lockdown requested", file=sys.stderr, flush=True
 )
@@ -87,14 +102,10 @@ class PeerManager(hardware.HardwareManager):
         return hardware.Memory(total=1 << 30, physical_mb=1024)
 
     def list_block_devices(self, include_partitions=False):
-        return [
-            hardware.BlockDevice(
-                os.environ.get("PEER_DISK", "/nonexistent/peer-disk"), "peer", 10 << 30, False
-            )
-        ]
+        return [hardware.BlockDevice(DISK, "peer", 10 << 30, False)]
 
     def get_os_install_device(self, permit_refresh=False):
-        return os.environ.get("PEER_DISK", "/nonexistent/peer-disk")
+        return DISK
 
     def get_bmc_address(self):
         return None
@@ -115,7 +126,8 @@ class PeerManager(hardware.HardwareManager):
         pass
 
     def collect_system_logs(self, io_dict, file_list):
-        pass
+        file_list.clear()  # those of the computer that the test runs on
+        io_dict["peer.log"] = io.BytesIO(b"the peer's own log\n")
 
     def generate_tls_certificate(self, ip_address):
         from ironic_python_agent import tls_utils

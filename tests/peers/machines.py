@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploysteps.states import POWER_OFF, POWER_ON
 from tests.peers import environments
-from tests.peers.conftest import plain_environment
+from tests.peers.disks import Disk
 
 LAUNCHER = Path(__file__).with_name("ipa_peer.py")
 _LOOK = 0.02
@@ -20,8 +20,11 @@ _REBOOTED = 3
 class Machine:
     """One machine; :meth:`stop` takes it away."""
 
-    def __init__(self, folder: Path, endpoint: str, mac: str, *, tls: bool) -> None:
+    def __init__(
+        self, folder: Path, endpoint: str, mac: str, *, tls: bool, disk: Disk | None = None
+    ) -> None:
         folder.mkdir()
+        self._environment = _environment(folder, mac, disk)
         self.folder, self.mac = folder, mac
         self.boots = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,8 +93,7 @@ class Machine:
         with (self.folder / "agent.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._python, LAUNCHER, "--config-file", self.folder / "ipa.conf"],
-                env=plain_environment()
-                | {"PEER_MAC": self.mac, "PEER_DONE": str(self.folder / "done")},
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -107,6 +109,15 @@ class Machine:
         draft = self.folder / "state.new"
         draft.write_text(f"{POWER_ON if self._process else POWER_OFF}|{self._order}")
         draft.rename(self.folder / "state")
+
+
+def _environment(folder: Path, mac: str, disk: Disk | None) -> dict[str, str]:
+    found = environments.plain() | {"PEER_MAC": mac, "PEER_DONE": str(folder / "done")}
+    if disk is None:
+        return found
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    return found | {"PEER_DISK": disk.path, "PATH": disk.programs, "TMPDIR": str(temporary)}
 
 
 def _configuration(endpoint: str, tls: bool) -> str:
@@ -126,4 +137,5 @@ lookup_interval = 1
 lookup_timeout = 120
 disk_wait_attempts = 0
 collect_lldp = false
+image_download_connection_retries = 0
 """

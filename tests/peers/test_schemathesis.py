@@ -19,7 +19,7 @@ import requests
 
 from deploysteps.cli.local_service import LocalService
 from tests.peers import environments
-from tests.peers.conftest import HERE, plain_environment
+from tests.peers.conftest import HERE
 
 CHECKS = (
     "not_a_server_error",
@@ -143,7 +143,7 @@ def test_no_answer_is_one_that_the_document_does_not_declare(service, there, tmp
             *budget,
         ],
         cwd=tmp_path,
-        env=plain_environment()
+        env=environments.plain()
         | {
             "SCHEMATHESIS_HOOKS": "schemathesis_hooks",
             "PYTHONPATH": str(HERE),
