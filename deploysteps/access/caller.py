@@ -9,14 +9,7 @@ from oslo_context.context import RequestContext
 from deploysteps import exceptions
 from deploysteps.access.enforcer import Enforcer
 from deploysteps.access.rules import OF_CALLERS
-
-ROLES: dict[str, list[str]] = {
-    "admin": ["admin", "manager", "member", "reader"],
-    "member": ["member", "reader"],
-    "reader": ["reader"],
-    "none": [],
-}
-"""Role -> that and those that it has in it, as in the field."""
+from deploysteps.conf.api import ROLES
 
 _OWN = {
     "baremetal:node:create": "baremetal:node:create:self_owned_node",

@@ -72,6 +72,26 @@ class Reader(HeaderReader):
         return key_name.title()
 
 
+def doubt(headers: Headers, protocol: bytes) -> str | None:
+    """Return what is wrong with how a request says where it ends; None: nothing.
+
+    :param protocol: as its first line has it.
+    """
+    is_1_1 = protocol == b"HTTP/1.1"
+    if is_1_1 and b"Host" not in headers:
+        return "The header Host is missing."
+    coding = headers.get(b"Transfer-Encoding")
+    if coding is None:
+        return None
+    if not is_1_1:  # cheroot would read no body, and a proxy sends one
+        return "The header Transfer-Encoding needs HTTP/1.1."
+    if coding.lower() != b"chunked":
+        return "The header Transfer-Encoding has to be: chunked."
+    if b"Content-Length" in headers:
+        return "The headers Transfer-Encoding and Content-Length exclude each other."
+    return None
+
+
 def is_whole(begin: bytes) -> bool:
     """Tell whether the head of a request has ended, as its client may have meant to end it."""
     return b"\r\n\r\n" in begin or b"\n\n" in begin or b"\n\r\n" in begin

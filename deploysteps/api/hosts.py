@@ -7,14 +7,15 @@ named. What a proxy adds is believed only when the operator says so.
 
 from __future__ import annotations
 
-import ipaddress
 import re
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 import falcon
 from oslo_config import cfg
 
 from deploysteps import exceptions
+from deploysteps.addresses import is_address
 from deploysteps.api import call
 
 _HOST = re.compile(
@@ -60,22 +61,23 @@ class Addresses:
         call.of(req).base = base = public or self._base(req, host)
         if self._conf.auth_strategy == "keystone":
             return  # a page of another site has no token to send
-        if req.env.get(LOCAL_ONLY) and not (self._allowed or public or self._proxied):
-            self._refuse_strange(host)
+        if req.env.get(LOCAL_ONLY) and not (self._allowed or self._proxied):
+            self._refuse_strange(host, (self._own, urlsplit(public).hostname))
         if req.method not in ("GET", "HEAD", "OPTIONS"):
             self._refuse_foreign(req, {host.lower(), urlsplit(base).netloc.lower()})
 
-    def _refuse_strange(self, host: str) -> None:
+    def _refuse_strange(self, host: str, ours: Collection[str | None]) -> None:
         """Refuse a name that this machine does not have for itself.
 
         Without authentication the only guard is that nobody else reaches the service. A browser
         on this machine does, for any page whose own name is made to lead here (DNS rebinding).
 
+        :param ours: the names that settings give to the service.
         :raises Invalid: the name may be such a page's.
         """
         name = host.rpartition(":")[0] if _PORT.search(host) else host
         name = name.strip("[]").rstrip(".").lower()
-        own = "." not in name or name.endswith(".localhost") or name == self._own
+        own = "." not in name or name.endswith(".localhost") or name in ours
         if self._conf.auth_strategy == "noauth" and not (own or is_address(name)):
             raise exceptions.Invalid(
                 "There is no authentication, and the header Host has a name that may be another "
@@ -141,15 +143,6 @@ class Addresses:
             name == allowed or (allowed.startswith(".") and name.endswith(allowed))
             for allowed in self._allowed
         )
-
-
-def is_address(name: str) -> bool:
-    """Tell whether a name is an IP address."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def headers(scheme: str) -> dict[str, str]:

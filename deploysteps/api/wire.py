@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from cheroot import server, wsgi
 from cheroot.makefile import MakeFile
 
+from deploysteps.addresses import is_loopback
 from deploysteps.api import errors, heads
 from deploysteps.api.hosts import LOCAL_ONLY
 from deploysteps.api.threads import Threads
@@ -211,10 +212,10 @@ class _Request(server.HTTPRequest):
         """Read the headers; return whether the request can be answered."""
         if not super().read_request_headers():  # type: ignore[no-untyped-call]
             return False
-        if b"Host" not in self.inheaders and self.request_protocol == b"HTTP/1.1":
-            self.simple_response("400 Bad Request", "The header Host is missing.")
-            return False
-        return True
+        why = heads.doubt(self.inheaders, self.request_protocol)
+        if why is not None:
+            self.simple_response("400 Bad Request", why)
+        return why is None
 
     def send_headers(self) -> None:
         """Answer; close the connection where it is not sure where the next request begins."""
@@ -346,7 +347,7 @@ class HttpServer(wsgi.Server):
         known = files != resource.RLIM_INFINITY
         self.keep_alive_conn_limit = max(16, min(_KEPT, files - _OTHERS)) if known else _KEPT
         self.gateway = _Gateway
-        self.local_only = address[0] in ("localhost", "::1") or address[0].startswith("127.")
+        self.local_only = is_loopback(address[0])
         self.patience = patience
         self.tls = tls
         if tls is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import re
 import urllib.parse
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploysteps import secrets
+from deploysteps.addresses import is_loopback
 from deploysteps.cli.errors import CommandError, ExitCode, code_of_status
 from deploysteps.cli.login import Login
 from deploysteps.cli.output import clean
@@ -184,14 +184,6 @@ class Client:
 def node_path(node: str, *more: str) -> str:
     """Return the path of a node, by uuid or name."""
     return "/".join(("/v1/nodes", *(urllib.parse.quote(part, safe="") for part in (node, *more))))
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"
 
 
 _CODES = re.compile(r"\[[^\]]*\]\s*|\s*\(_ssl\.c:\d+\)")

@@ -17,8 +17,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from deploysteps import conf, exceptions
+from deploysteps.addresses import is_loopback
 from deploysteps.cli.app import Command, State, pass_state
-from deploysteps.cli.client import is_loopback
 from deploysteps.cli.errors import ExitCode
 from deploysteps.conf import logs
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 
-from deploysteps.cli.client import is_loopback
+from deploysteps.addresses import is_loopback
 
 AGENT_VERSION = "13.0.0"
 LOOKUP_VERSION, HEARTBEAT_VERSION = (1, 62), (1, 68)

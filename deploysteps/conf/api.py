@@ -8,6 +8,14 @@ from deploysteps.conf.types import HttpAddress, ListenAddress, Seconds
 
 GROUP = cfg.OptGroup("api", title="REST API", help="The REST service.")
 
+ROLES: dict[str, list[str]] = {
+    "admin": ["admin", "manager", "member", "reader"],
+    "member": ["member", "reader"],
+    "reader": ["reader"],
+    "none": [],
+}
+"""Role of a user of ``http_basic`` -> that and those that it has in it, as in the field."""
+
 OPTS: list[cfg.Opt] = [
     cfg.Opt(
         "host_ip",
@@ -54,8 +62,8 @@ OPTS: list[cfg.Opt] = [
             "request with another Host header is refused. .example.org stands for all names "
             "below it. Empty: any; links in answers then repeat what the client sent, unless "
             "public_endpoint is set. /healthz and /readyz answer under any. Without "
-            "authentication, on this machine's own address only, and with public_endpoint and "
-            "this unset, a name with a dot is refused."
+            "authentication, on this machine's own address only, and with this unset, a name with "
+            "a dot is refused that is not the one of public_endpoint."
         ),
     ),
     cfg.BoolOpt(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from oslo_config import cfg
 
 from deploysteps import exceptions
+from deploysteps.conf.api import ROLES
 from deploysteps.conf.events import EVENT_TYPES
 from deploysteps.conf.types import HttpAddress
 
@@ -105,15 +106,12 @@ def _contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
 
 
-_ROLES = ("admin", "member", "reader", "none")
-
-
 def _doors(conf: cfg.ConfigOpts) -> Iterator[str]:
     for user, role in conf.api.http_basic_roles.items():
-        if role not in _ROLES:
+        if role not in ROLES:
             yield (
                 f"[api] http_basic_roles: {role!r}, the role of {user}, is none of "
-                f"{', '.join(_ROLES)}"
+                f"{', '.join(ROLES)}"
             )
     if conf.api.enable_ssl_api:
         for name in ("cert_file", "key_file"):

@@ -79,6 +79,11 @@ HOST = b"Host: x\r\n"
         HOST + b"X: a\rContent-Length: 2\r\n",
         HOST + b"X: a\0\r\nContent-Length: 2\r\n",
         HOST + b"Transfer-Encoding : chunked\r\n",
+        HOST + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+        HOST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        HOST + b"Transfer-Encoding: \r\nContent-Length: 2\r\n",
+        HOST + b"Transfer-Encoding: ,\r\n",
+        HOST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
         HOST + b"X(: a\r\nContent-Length: 2\r\n",
         HOST + b": a\r\nContent-Length: 2\r\n",
         HOST + HOST + b"Content-Length: 2\r\n",
@@ -90,6 +95,14 @@ def test_a_doubtful_head_is_refused_and_nothing_is_read_after_it(server, headers
     """Behind a proxy that reads it in another way, what follows would be another's request."""
     got = answered(server, b"POST / HTTP/1.1\r\n" + headers + b"\r\n{}" + INNER)
     assert got.startswith(b"HTTP/1.1 400") and got.count(b"HTTP/1.1 ") == 1, got
+
+
+@pytest.mark.parametrize("protocol", [b"HTTP/1.0", b"HTTP/1.01"])
+def test_only_a_request_of_http_1_1_comes_in_chunks(server, protocol):
+    """To cheroot it has no body, and the first chunk begins the next request."""
+    head = b"POST / " + protocol + b"\r\nHost: x\r\nConnection: Keep-Alive\r\n"
+    got = answered(server, head + b"Transfer-Encoding: chunked\r\n\r\n" + INNER)
+    assert b"400 Bad Request" in got and got.count(b"HTTP/1.1 ") == 1, got
 
 
 def test_an_ordinary_head_is_none_of_these(server):

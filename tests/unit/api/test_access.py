@@ -13,6 +13,7 @@ import bcrypt
 import falcon
 import pytest
 from falcon import testing
+from oslo_policy import _checks
 
 from deploysteps import exceptions
 from deploysteps.access.rules import list_rules
@@ -559,6 +560,26 @@ def test_a_changed_policy_file_counts_soon_and_a_broken_one_does_not(
     assert status() == 403 and "The rules of before stay in force" in caplog.text
     path.write_text("")
     assert status() == 200
+
+
+@pytest.mark.parametrize("check", ["opa:x", "rule:ours", "not (role:nobody or not opa:x)"])
+def test_a_rule_that_asks_elsewhere_is_asked_each_time(
+    house, policy, conf, sqlite, conductor, monkeypatch, check
+):
+    """What oslo.policy has by plugins, like ``http:``, may answer otherwise the next time."""
+    answers = [True, False, True]
+
+    class Elsewhere(_checks.Check):
+        def __call__(self, target, creds, enforcer, current_rule=None):
+            return answers.pop(0)
+
+    monkeypatch.setattr(_checks, "extension_checks", {"opa": Elsewhere})
+    policy(**{"baremetal:node:get_states": check, "ours": "opa:x"})
+    door = Door(conf, sqlite, conductor, keystone(conf))
+    states = [
+        door("GET", "/v1/nodes/owned/states", **token("system", "admin")).status for _ in range(3)
+    ]
+    assert states == [200, 403, 200]
 
 
 @pytest.mark.parametrize(
