@@ -38,6 +38,9 @@ _SORTABLE = frozenset(_TABLE) & {
     column.key for column in Allocation.__table__.columns
 } - {"extra", "candidate_nodes", "traits", "last_error"}  # fmt: skip
 _FIELDS = arguments.fields(_TABLE, _SINCE)
+_KIND = changes.Kind(
+    what="allocation", schema=schemas.ALLOCATION, table=versions.ALLOCATION_MEMBERS
+)
 
 
 class _Allocations(call.Resource):
@@ -265,19 +268,8 @@ class OneAllocation(_Allocations):
         if version < versions.ALLOCATION_UPDATE:
             raise falcon.HTTPMethodNotAllowed(["GET", "DELETE"])
         item = self._item(req, ident)
-        values = changes.of(
-            item,
-            bodies.read(req, self.conf),
-            what="allocation",
-            schema=schemas.ALLOCATION,
-            table=versions.ALLOCATION_MEMBERS,
-            version=version,
-            max_depth=self.conf.api.max_json_depth,
-        )
-        if values:
-            before = changes.made_from(item, values)
-            context = call.of(req).context
-            item = self.client.update_allocation(context, item.uuid, values, before)
+        values = changes.of(self, req, item, _KIND)
+        item = changes.kept(req, item, values, self.client.update_allocation)
         send(resp, self.shown(req, [item])(item))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:

@@ -10,10 +10,8 @@ import falcon
 from deploysteps.api import (
     answer_schemas,
     arguments,
-    bodies,
     call,
     changes,
-    masks,
     paging,
     render,
     schemas,
@@ -22,11 +20,11 @@ from deploysteps.api import (
 from deploysteps.api.answers import done, fields_of, listed_fields, send
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
-from deploysteps.api.validation import checked
 from deploysteps.db import chassis
 from deploysteps.db.group_models import Chassis
 
 _TABLE = versions.CHASSIS_FIELDS
+_KIND = changes.Kind(what="chassis", schema=schemas.CHASSIS, table=_TABLE)
 _SORTABLE = frozenset({"uuid", "created_at", "updated_at", "description"})
 _LIST = Operation(
     summary="List chassis",
@@ -95,8 +93,7 @@ class ChassisList(_ChassisList):
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a chassis."""
         Query(req).finish()
-        values = checked(schemas.CHASSIS, bodies.read(req, self.conf), "chassis")
-        masks.Masks().new(values)
+        values = changes.new(self, req, _KIND)
         item = self.client.create_chassis(call.of(req).context, values)
         resp.location = f"{self.services.base(req)}/v1/chassis/{item.uuid}"
         send(resp, self.shown(req, list(_TABLE))(item), 201)
@@ -137,18 +134,8 @@ class OneChassis(_Chassis):
         """Change a chassis by a JSON Patch."""
         Query(req).finish()
         item = self._item(ident)
-        values = changes.of(
-            item,
-            bodies.read(req, self.conf),
-            what="chassis",
-            schema=schemas.CHASSIS,
-            table=_TABLE,
-            version=call.version(req),
-            max_depth=self.conf.api.max_json_depth,
-        )
-        if values:
-            before, context = changes.made_from(item, values), call.of(req).context
-            item = self.client.update_chassis(context, item.uuid, values, before)
+        values = changes.of(self, req, item, _KIND)
+        item = changes.kept(req, item, values, self.client.update_chassis)
         send(resp, self.shown(req, list(_TABLE))(item))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:

@@ -17,7 +17,6 @@ from deploysteps.api import (
     bulk,
     call,
     changes,
-    masks,
     offers,
     paging,
     patch,
@@ -29,12 +28,12 @@ from deploysteps.api import (
 from deploysteps.api.answers import done, fields_of, listed_fields, send, send_text
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
-from deploysteps.api.validation import checked
 from deploysteps.db import allocations, chassis, nodes, traits
 from deploysteps.db.models import Node
 
 _FLAGS = frozenset({"associated", "maintenance", "retired", "sharded"})
 _SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__table__.columns}
+_KIND = changes.Kind(what="node", schema=schemas.NODE, table=versions.NODE_FIELDS)
 
 _FILTERS = {
     name: arguments.since(first, arguments.FLAG if name in _FLAGS else arguments.TEXT)
@@ -199,12 +198,9 @@ class Nodes(_NodeList):
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a node: ``available`` before 1.11, ``enroll`` from then on."""
         Query(req).finish()
-        version = call.version(req)
-        values = checked(schemas.NODE, bodies.read(req, self.conf), "node")
-        versions.check_all(values, versions.NODE_FIELDS, version)
-        masks.Masks().new(values)
+        values = changes.new(self, req, _KIND)
         permits.node_to_create(req, self.database, values)
-        enrolled = version >= versions.ENROLL
+        enrolled = call.version(req) >= versions.ENROLL
         values["provision_state"] = states.ENROLL if enrolled else states.AVAILABLE
         item = self.client.create_node(call.of(req).context, values)
         resp.location = f"{self.services.base(req)}/v1/nodes/{item.uuid}"
@@ -256,15 +252,7 @@ class OneNode(_Nodes):
         item = self.seen(req, ident)
         body = bodies.read(req, self.conf)
         permits.node_to_change(req, item, patch.parse(body))
-        values = changes.of(
-            item,
-            body,
-            what="node",
-            schema=schemas.NODE,
-            table=versions.NODE_FIELDS,
-            version=version,
-            max_depth=self.conf.api.max_json_depth,
-        )
+        values = changes.of(self, req, item, _KIND, body)
         if reset and "driver" not in values:
             raise exceptions.Invalid(
                 "The reset_interfaces parameter can only be used when changing the node's driver."
@@ -274,14 +262,14 @@ class OneNode(_Nodes):
     def _changed(
         self, req: falcon.Request, item: Node, values: dict[str, Any], reset: bool
     ) -> Node:
-        context = call.of(req).context
+        def update(context: Any, uuid: str, values: Any, before: Any) -> Node:
+            return self.client.update_node(context, uuid, values, reset, before)
+
         maintenance = values.pop("maintenance", None)
-        if values:
-            before = changes.made_from(item, values)
-            item = self.client.update_node(context, item.uuid, values, reset, before)
+        item = changes.kept(req, item, values, update)
         if maintenance is not None:
             # A verb of its own: it needs no lock, and a run must hear of it.
-            self.client.set_node_maintenance(context, item.uuid, maintenance, None)
+            self.client.set_node_maintenance(call.of(req).context, item.uuid, maintenance, None)
             item = nodes.get(self.database, item.id)
         return item
 

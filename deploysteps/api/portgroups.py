@@ -11,10 +11,8 @@ from deploysteps import exceptions, group_exceptions
 from deploysteps.api import (
     answer_schemas,
     arguments,
-    bodies,
     call,
     changes,
-    masks,
     paging,
     permits,
     ports,
@@ -31,6 +29,7 @@ from deploysteps.db.group_models import Portgroup
 from deploysteps.db.models import Node
 
 _TABLE = versions.PORTGROUP_FIELDS
+_KIND = changes.Kind(what="portgroup", schema=schemas.PORTGROUP, table=_TABLE)
 _SINCE = versions.ENDPOINTS["portgroups"]
 _SORTABLE = (
     frozenset(_TABLE) & {column.key for column in Portgroup.__table__.columns}
@@ -159,11 +158,9 @@ class Portgroups(_PortgroupList):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a portgroup."""
-        version = self.version(req)
+        self.version(req)
         Query(req).finish()
-        values = checked(schemas.PORTGROUP, bodies.read(req, self.conf), "portgroup")
-        versions.check_all(values, _TABLE, version)
-        masks.Masks().new(values)
+        values = changes.new(self, req, _KIND)
         node = values.pop("node_uuid")
         try:
             self.node(req, node)
@@ -254,21 +251,11 @@ class OnePortgroup(_Portgroups):
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change a portgroup by a JSON Patch."""
-        version = self.version(req)
+        self.version(req)
         Query(req).finish()
         item = self.item(req, ident)
-        values = changes.of(
-            item,
-            bodies.read(req, self.conf),
-            what="portgroup",
-            schema=schemas.PORTGROUP,
-            table=_TABLE,
-            version=version,
-            max_depth=self.conf.api.max_json_depth,
-        )
-        if values:
-            before, context = changes.made_from(item, values), call.of(req).context
-            item = self.client.update_portgroup(context, item.uuid, values, before)
+        values = changes.of(self, req, item, _KIND)
+        item = changes.kept(req, item, values, self.client.update_portgroup)
         send(resp, self.shown(req, list(_TABLE))(item))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:

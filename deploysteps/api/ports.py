@@ -12,10 +12,8 @@ from deploysteps import exceptions, group_exceptions
 from deploysteps.api import (
     answer_schemas,
     arguments,
-    bodies,
     call,
     changes,
-    masks,
     paging,
     permits,
     render,
@@ -31,6 +29,7 @@ from deploysteps.db.models import Node, Port
 from deploysteps.db.pages import is_uuid
 
 _SORTABLE = frozenset(versions.PORT_FIELDS) & {column.key for column in Port.__table__.columns}
+_KIND = changes.Kind(what="port", schema=schemas.PORT, table=versions.PORT_MEMBERS)
 
 _ADDRESS = {"address": schemas.ADDRESS}
 PAGE = {**arguments.listed(versions.PORT_FIELDS), **arguments.page(_SORTABLE)}
@@ -171,12 +170,9 @@ class Ports(_PortList):
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a port."""
         Query(req).finish()
-        version = call.version(req)
-        values = checked(schemas.PORT, bodies.read(req, self.conf), "port")
-        versions.check_all(values, versions.PORT_MEMBERS, version)
-        masks.Masks().new(values)
+        values = changes.new(self, req, _KIND)
         values["address"] = values["address"].lower()
-        node = _node_of(values, version)
+        node = _node_of(values, call.version(req))
         try:
             self.node(req, node)
             item = self.client.create_port(call.of(req).context, node, values)
@@ -261,23 +257,11 @@ class OnePort(PortLists):
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change a port by a JSON Patch."""
         Query(req).finish()
-        version = call.version(req)
         item = self._port(req, ident)
-        values = changes.of(
-            item,
-            bodies.read(req, self.conf),
-            what="port",
-            schema=schemas.PORT,
-            table=versions.PORT_FIELDS,
-            version=version,
-            max_depth=self.conf.api.max_json_depth,
-        )
+        values = changes.of(self, req, item, _KIND)
         if "address" in values:
             values["address"] = values["address"].lower()
-        if values:
-            before = changes.made_from(item, values)
-            item = self.client.update_port(call.of(req).context, item.uuid, values, before)
-        self.answer(req, resp, item)
+        self.answer(req, resp, changes.kept(req, item, values, self.client.update_port))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Remove a port."""

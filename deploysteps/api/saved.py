@@ -16,7 +16,6 @@ from deploysteps.api import (
     bodies,
     call,
     changes,
-    masks,
     paging,
     patch,
     permits,
@@ -29,7 +28,6 @@ from deploysteps.api import (
 from deploysteps.api.answers import done, fields_of, is_ident, listed_fields, send
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
-from deploysteps.api.validation import checked
 from deploysteps.conductor.rpc import Client
 from deploysteps.db import runbook_traits, runbooks, templates, traits
 from deploysteps.db.models import DeployTemplate, Runbook
@@ -37,17 +35,12 @@ from deploysteps.db.models import DeployTemplate, Runbook
 Item = DeployTemplate | Runbook
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(changes.Kind):
     """What deploy templates and runbooks differ in."""
 
     place: str
     """The collection: the path, and the member of a list's answer."""
-    what: str
-    """What one is called in messages."""
-    schema: schemas.Schema
-    table: Mapping[str, int]
-    """Field -> the version it came with."""
     one: schemas.Schema
     """What one is answered as."""
     listed: schemas.Schema
@@ -76,6 +69,7 @@ DEPLOY_TEMPLATES = Kind(
     one=answer_schemas.DEPLOY_TEMPLATE,
     listed=answer_schemas.DEPLOY_TEMPLATES,
     sortable=_sortable(DeployTemplate, versions.DEPLOY_TEMPLATE_FIELDS),
+    has_steps=True,
     once=True,
     owned=False,
     get=templates.get,
@@ -92,6 +86,7 @@ RUNBOOKS = Kind(
     one=answer_schemas.RUNBOOK,
     listed=answer_schemas.RUNBOOKS,
     sortable=_sortable(Runbook, versions.RUNBOOK_FIELDS),
+    has_steps=True,
     once=False,
     owned=True,
     get=runbooks.get,
@@ -190,11 +185,10 @@ class _SavedList(_Saved):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Save a new one."""
-        version, kind = self.version(req), self.kind
+        self.version(req)
+        kind = self.kind
         Query(req).finish()
-        values = checked(kind.schema, bodies.read(req, self.conf), kind.what)
-        versions.check_all(values, kind.table, version)
-        masks.Masks(self.hidden(req)).new(values)
+        values = changes.new(self, req, kind)
         self.refuse_new(req, values)
         item = kind.create(self.client)(call.of(req).context, self.fit(values))
         resp.location = f"{self.services.base(req)}/v1/{kind.place}/{item.uuid}"
@@ -215,25 +209,14 @@ class _OneSaved(_Saved):
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change one by a JSON Patch."""
-        version, kind = self.version(req), self.kind
+        self.version(req)
+        kind = self.kind
         Query(req).finish()
         item = self._item(req, ident)
         body = bodies.read(req, self.conf)
         self.refuse_change(req, item, body)
-        values = changes.of(
-            item,
-            body,
-            what=kind.what,
-            schema=kind.schema,
-            table=kind.table,
-            version=version,
-            max_depth=self.conf.api.max_json_depth,
-            hidden=self.hidden(req),
-        )
-        if values:
-            before = changes.made_from(item, values)
-            context, fit = call.of(req).context, self.fit(values)
-            item = kind.update(self.client)(context, item.uuid, fit, before)
+        values = self.fit(changes.of(self, req, item, kind, body))
+        item = changes.kept(req, item, values, kind.update(self.client))
         if "steps" in values:
             typos.warn(resp, item.steps)
         send(resp, self.whole(req, item))
