@@ -13,7 +13,7 @@ from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepAttempt, StepRun
 from deploysteps.drivers import base, discovery, fake, hardware_type
 from deploysteps.drivers.factory import Registry
-from deploysteps.steps import FLOWS, INTERFACE_TYPES
+from deploysteps.steps import INTERFACE_TYPES, RUNS
 
 MAC = "52:54:00:00:00:01"
 CALLBACK = "http://127.0.0.1:9999/"
@@ -141,7 +141,7 @@ def last_run(database: Database, node: Node, flow: str | None = None) -> StepRun
 def ends_told(database: Database, node: Node) -> list[str]:
     """Return which ends of runs the node's history tells of: ``deploy success`` and so on."""
     kinds = [entry.event_type.split() for entry in nodes.history_of(database, node.id)]
-    return [" ".join(kind) for kind in kinds if kind[0] in FLOWS and len(kind) == 2]
+    return [" ".join(kind) for kind in kinds if kind[0] in RUNS and len(kind) == 2]
 
 
 def attempts(database: Database, node: Node) -> list[StepAttempt]:

@@ -267,6 +267,8 @@ def leave(node: Any) -> None:
 def check_update(runtime: Runtime, node: Any, changes: Mapping[str, Any]) -> list[Any]:
     """Return what a change of a node takes with it: with its instance goes its allocation.
 
+    What that gave the node goes with it, in memory, unless the change itself says otherwise.
+
     :raises InvalidState: not now.
     """
     if "instance_uuid" not in changes or node.instance_uuid is None:
@@ -275,4 +277,5 @@ def check_update(runtime: Runtime, node: Any, changes: Mapping[str, Any]) -> lis
     if held is None or changes["instance_uuid"] == node.instance_uuid:
         return []
     refuse_leaving(node, held.uuid)
+    leave(node)
     return [rows.leaves(node.id)]

@@ -247,8 +247,8 @@ class ConductorManager(MachineVerbs, GroupVerbs):
         :param timeout: seconds that the driver may try.
         :raises InvalidParameterValue: an unknown or unsupported target.
         """
-        purpose = "changing node power state"
-        with provision.HandingOver(self.runtime, context, node_id, purpose) as (task, hand_over):
+        taken = provision.HandingOver(self.runtime, context, node_id, power.PURPOSE)
+        with taken as (task, hand_over):
             provision.has_driver(task)
             power.begin(task, new_state, timeout)
             provision.validate(task, ("power",))

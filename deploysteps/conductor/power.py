@@ -10,6 +10,9 @@ from deploysteps.conductor.task_manager import TaskManager
 
 LOG = logging.getLogger(__name__)
 
+PURPOSE = "changing node power state"
+"""What the lock of such a change is held for."""
+
 
 def begin(task: TaskManager, target: str, timeout: float | None) -> None:
     """Refuse a target that makes no sense for the node.
@@ -69,3 +72,19 @@ def change(task: TaskManager, target: str, timeout: float | None) -> None:
             node.last_error = None  # why a node is in a failed state stays told
     node.target_power_state = None
     task.write(node.changes(), unlock=True)
+
+
+def interrupted(task: TaskManager, who: str) -> None:
+    """Note on the node, without writing, that a change was cut off: it happened or it did not.
+
+    So the machine's power is not known: the next round of the sync finds it out, and forces
+    nothing back that was asked for.
+    """
+    node = task.node
+    if node.target_power_state is None:
+        return  # it was not begun, or had ended
+    why = f"a change of the power state to {node.target_power_state!r} was interrupted: {who}"
+    if not states.STATES[node.provision_state].failed:
+        node.last_error = words.shown(why, task.masker(), words.LAST_ERROR_BYTES)
+    LOG.error("Node %s: %s", node.uuid, why)
+    node.power_state = states.ERROR

@@ -11,13 +11,13 @@ import datetime
 import logging
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import attempts, endings, engine, policy, words
+from deploysteps.conductor import attempts, endings, engine, policy, power, words
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
 from deploysteps.db import conductors, locks, nodes, runs, sweeps, transitions, types
-from deploysteps.db.locks import Lock
+from deploysteps.db.locks import Also, Lock
 from deploysteps.db.models import Node
 from deploysteps.db.sweeps import Orphan
 from deploysteps.steps import StepFlow
@@ -169,17 +169,34 @@ def recover(task: TaskManager, orphan: Orphan) -> None:
     lost = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "nobody was at work"
     who = orphan.why or lost
     LOG.warning("Node %s: recovered in state %s: %s", node.uuid, node.provision_state, who)
-    if node.target_power_state is not None:
-        node.target_power_state = None
+    if orphan.purpose == power.PURPOSE:
+        power.interrupted(task, who)
+    node.target_power_state = None
     flow = engine.flow_of(task)
     if state is None or state.kind is states.Kind.STABLE:
-        task.write(node.changes(), unlock=True)
+        task.write(node.changes(), [] if orphan.why else _told(task, orphan, who), unlock=True)
     elif state.kind in (states.Kind.WAIT, states.Kind.HOLD):
         _still_waits(task, flow)
     elif flow is None:
         _fail_job(task, f"{node.provision_state} was interrupted: {who}")
     else:
         _cut_off(task, flow, who)
+
+
+def _told(task: TaskManager, orphan: Orphan, who: str) -> list[Also]:
+    """Return the history entry about work that no state shows: who asked for it may look for it."""
+    if not orphan.purpose:
+        return []
+    row = nodes.history_row(
+        task.node,
+        words.shown(
+            f"{orphan.purpose} was interrupted: {who}", task.masker(), words.LAST_ERROR_BYTES
+        ),
+        event_type="interrupted",
+        severity="WARNING",
+        conductor=task.runtime.host,
+    )
+    return [transitions.history(row)]
 
 
 def _still_waits(task: TaskManager, flow: StepFlow | None) -> None:

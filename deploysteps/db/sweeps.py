@@ -51,6 +51,7 @@ class Orphan(NamedTuple):
     holder: str | None
     token: str | None
     since: datetime.datetime | None
+    purpose: str | None = None
     why: str | None = None
     """What happened, where it is not that its conductor was lost."""
 
@@ -64,6 +65,7 @@ class Orphan(NamedTuple):
             node.reservation,
             node.lock_token,
             node.locked_at,
+            node.lock_purpose,
             why,
         )
 
@@ -75,6 +77,7 @@ _ORPHAN = (
     _N.c.reservation,
     _N.c.lock_token,
     _N.c.locked_at,
+    _N.c.lock_purpose,
 )
 
 

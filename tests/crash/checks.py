@@ -17,7 +17,7 @@ from deploysteps.db.engine import Database
 from deploysteps.db.event_models import Event
 from deploysteps.db.models import Node, StepAttempt, StepRun
 from deploysteps.reserved import RESERVED, is_reserved
-from deploysteps.steps import FLOWS, StepFlow, flow_of_state
+from deploysteps.steps import FLOWS, RUNS, StepFlow, flow_of_state
 from tests import support
 from tests.crash.journal import journal
 from tests.crash.scenarios import Scenario
@@ -152,6 +152,9 @@ def nothing_is_left(node: Node, last: StepRun | None = None) -> None:
     for key in ("agent_secret_token", "agent_url", *(k for f in FLOWS.values() for k in f.keys)):
         assert key not in info, key
     assert node.target_power_state is None
+    assert node.inspection_started_at is None
+    for flow in RUNS.values():
+        assert not set(flow.drops) & set(node.instance_info), node.instance_info
     state = states.STATES[node.provision_state]
     assert node.target_provision_state in (state.target, *state.other_targets)
     assert not state.failed or node.last_error, "failed without a reason"
@@ -163,14 +166,14 @@ def nothing_is_left(node: Node, last: StepRun | None = None) -> None:
     assert node.last_error == last.error, (node.last_error, last.error)
     assert (last.outcome == endings.SUCCESS) == (last.error is None)
     if last.outcome != endings.SUCCESS:
-        assert node.provision_state == FLOWS[last.flow].failed
+        assert node.provision_state == RUNS[last.flow].failed
 
 
 def names_of(run: StepRun) -> list[str]:
     """Return what a run does, in order: what prepares it, and its steps."""
-    flow = FLOWS[run.flow]
+    flow = RUNS[run.flow]
     begins = [entry["step"] for entry in run.plan if not entry.get("skip")]
-    nothing = not begins and flow.may_be_empty is not True
+    nothing = not begins and flow.may_be_empty is not True and not flow.job
     if flow.prepare is None or nothing or _without_ramdisk(run):
         return begins
     return [flow.prepare.method, *begins]
@@ -276,7 +279,7 @@ def _attempt_is_told(attempt: StepAttempt, told: Sequence[Event]) -> None:
 def _steps_ran_as_they_may(
     database: Database, scenario: Scenario, node: Node, run: StepRun
 ) -> None:
-    flow, ran = FLOWS[run.flow], journal.runs(run.id)
+    flow, ran = RUNS[run.flow], journal.runs(run.id)
     tries: dict[str, int] = {}
     for attempt in runs.attempts(database, [run.id])[run.id]:
         tries[attempt.step] = attempt.attempt
@@ -322,7 +325,10 @@ def _is_put_away(flow: StepFlow, run: StepRun) -> None:
 
 def _is_planned_as_asked(scenario: Scenario, first: StepRun) -> None:
     """What a request lists runs in its order; what nobody asks for, by priority."""
-    flow = FLOWS[first.flow]
+    flow = RUNS[first.flow]
+    if flow.job:
+        assert first.plan == []
+        return
     planned = [entry for entry in first.plan if entry["step"] != "grown"]
     if scenario.way.listed and first.flow == scenario.way.flow.name:
         asked = scenario.asked() or []

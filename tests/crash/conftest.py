@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,17 @@ def url(kind: str, servers: Any, tmp_path: Path) -> Iterator[str]:
     place = str(MEMORY) if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
         yield f"sqlite:///{folder}/deploysteps.sqlite"
+
+
+@pytest.fixture
+def tried(record_property: Callable[..., None]) -> Callable[..., None]:
+    """Note how many points were tried; the summary of the test run lists them."""
+
+    def note(killed: int, *, of: str, on: str) -> None:
+        record_property(KILLED, f"{killed} kill points on {on}: {of}")
+        assert killed
+
+    return note
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

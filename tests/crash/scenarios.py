@@ -16,7 +16,7 @@ from deploysteps.db.models import Node, StepAttempt
 from deploysteps.drivers import base
 from deploysteps.steps import StepFlow, flow_of_state
 from tests import support
-from tests.crash import drivers
+from tests.crash import drivers, jobs
 from tests.crash.journal import journal
 from tests.crash.stepwise import Stepwise, World, agent_beats, nothing_else
 
@@ -71,6 +71,10 @@ def _cleans(conductor: Stepwise, node: Node, asked: Asked, **more: Any) -> None:
     conductor.manager.do_node_clean(None, node.uuid, clean_steps=asked, **more)
 
 
+def _rescues(conductor: Stepwise, node: Node, asked: Asked) -> None:
+    conductor.manager.do_node_rescue(None, node.uuid, jobs.PASSWORD)
+
+
 def _services(conductor: Stepwise, node: Node, asked: Asked, **more: Any) -> None:
     conductor.manager.do_node_service(None, node.uuid, service_steps=asked, **more)
 
@@ -88,6 +92,14 @@ REQUESTED = (DEPLOY, CLEAN, SERVICE)
 """Ways on which people may ask for steps."""
 GOING_ON = (DEPLOY, SERVICE)
 """Ways on which a failed run may go on."""
+
+INSPECT = Way("inspect", states.MANAGEABLE, states.INSPECT, _action(states.INSPECT))
+ADOPT = Way("adopt", states.MANAGEABLE, states.ADOPT, _action(states.ADOPT))
+RESCUE = Way("rescue", states.ACTIVE, states.TO_RESCUE, _rescues)
+UNRESCUE = Way("unrescue", states.RESCUE, states.UNRESCUE, _action(states.UNRESCUE))
+
+JOBS = (INSPECT, ADOPT, RESCUE, UNRESCUE)
+"""Ways into work that is one call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,30 +201,44 @@ def _aborts(step: str) -> World:
     return world
 
 
-def _silent_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
-    """Let the second step's wait time out."""
-    if attempt.step != "second":
-        return False
+def _at(step: str, world: World) -> World:
+    """Return what happens while this step waits; the usual happens to the others."""
+    return lambda conductor, node, attempt: attempt.step == step and world(conductor, node, attempt)
+
+
+def _told_well(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+    """Complete the wait by a callback."""
+    return _says(conductor, node, attempt, None)
+
+
+def _told_badly(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+    """Fail the wait by a callback."""
+    return _says(conductor, node, attempt, "the callback said so")
+
+
+def _says(conductor: Stepwise, node: Node, attempt: StepAttempt, problem: str | None) -> bool:
+    if attempt.signal is None:
+        with task_manager.acquire(None, node.uuid, shared=True, runtime=conductor.runtime) as task:
+            task.complete_step() if problem is None else task.fail_step(problem)
     conductor.sweeper.sweep()
-    return True
-
-
-def _undeploys_second(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
-    if attempt.step != "second" or not states.can(node.provision_state, states.DELETE):
-        return False
-    tear_down(conductor, node)
     return True
 
 
 def _told(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
     """Complete the first wait by a callback and fail the second."""
-    if attempt.signal is None:
-        with task_manager.acquire(None, node.uuid, shared=True, runtime=conductor.runtime) as task:
-            if attempt.step == "first":
-                task.complete_step()
-            else:
-                task.fail_step("the callback said so")
+    return (_told_well if attempt.step == "first" else _told_badly)(conductor, node, attempt)
+
+
+def _silent(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+    """Let the wait time out."""
     conductor.sweeper.sweep()
+    return True
+
+
+def _undeploys(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
+    if not states.can(node.provision_state, states.DELETE):
+        return False
+    tear_down(conductor, node)
     return True
 
 
@@ -233,6 +259,11 @@ def _asked(priority: int, step: str, interface: str = "deploy", **args: Any) -> 
     return {"interface": interface, "step": step, "args": args, "priority": priority}
 
 
+def _job(how: str) -> dict[str, Any]:
+    """Return the values of a node whose work of one call goes like this."""
+    return {"extra": {"job": how}}
+
+
 HOLD = (_asked(85, "hold"), _asked(84, "wait", seconds=0.001), _asked(83, "reboot", "power"))
 WAIT = (_asked(85, "wait"), _asked(80, "power_off", "power"))
 
@@ -247,6 +278,11 @@ def _story(
 ) -> Iterator[Scenario]:
     """Yield a story, told in each of these ways; ``end`` is ``done``, ``fail`` or a state."""
     for way in ways:
+        if way in JOBS:
+            more = {"classes": jobs.INTERFACES, **more}
+        if way is UNRESCUE:
+            held = {"instance_info": {"rescue_password": jobs.PASSWORD}}
+            more = {**more, "values": {**more.get("values", {}), **held}}
         goals = {states.DONE: way.goal, states.FAIL: way.flow.failed}
         told = name if way is DEPLOY else f"{name}-{way.name}"
         yield Scenario(told, way, vendor, goals.get(end, end), world, **more)
@@ -261,7 +297,7 @@ _STORIES = (
     _story("aborted-running", drivers.Aborted, ALL, _FAIL, values={"extra": {"abort": "running"}}),
     _story("aborted-waiting", drivers.Aborted, WAITING, _FAIL, _aborts("third")),
     _story("aborted-holding", drivers.Alone, REQUESTED, _FAIL, _aborts("hold"), also=HOLD),
-    _story("timed-out", drivers.Impatient, WAITING, _FAIL, _silent_second),
+    _story("timed-out", drivers.Impatient, WAITING, _FAIL, _at("second", _silent)),
     _story("told", drivers.Waiting, WAITING, _FAIL, _told),
     _story("reserved", drivers.Alone, REQUESTED, also=HOLD),
     _story("reserved-wait", drivers.Alone, REQUESTED, also=WAIT),
@@ -293,7 +329,7 @@ _STORIES = (
         drivers.Waiting,
         GOING_ON,
         states.AVAILABLE,
-        _undeploys_second,
+        _at("second", _undeploys),
         instance=True,
     ),
     _story(
@@ -315,6 +351,30 @@ _STORIES = (
         verb=power_off,
         steps=False,
     ),
+    _story("done", drivers.Kinds, JOBS),
+    _story("broken", drivers.Kinds, JOBS, _FAIL, values=_job("fails")),
+    _story("told-well", drivers.Kinds, (INSPECT,), world=_told_well, values=_job("waits")),
+    _story("told-badly", drivers.Kinds, (INSPECT,), _FAIL, _told_badly, values=_job("waits")),
+    _story(
+        "aborted",
+        drivers.Kinds,
+        (INSPECT,),
+        _FAIL,
+        _aborts("inspect_hardware"),
+        values=_job("waits"),
+    ),
+    _story("silent", drivers.Kinds, (INSPECT,), _FAIL, _silent, values=_job("waits briefly")),
+    _story("beats", drivers.Kinds, (RESCUE,), values=_job("waits")),
+    _story("aborted", drivers.Kinds, (RESCUE,), _FAIL, _aborts("rescue"), values=_job("waits")),
+    _story(
+        "undeployed-waiting",
+        drivers.Kinds,
+        (RESCUE,),
+        states.AVAILABLE,
+        _undeploys,
+        values=_job("waits"),
+        instance=True,
+    ),
 )
 
 SCENARIOS: dict[str, Scenario] = {
@@ -322,7 +382,8 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 IN_DEPLOY = [name for name, scenario in SCENARIOS.items() if scenario.way is DEPLOY]
-ELSEWHERE = [name for name in SCENARIOS if name not in IN_DEPLOY]
+IN_JOBS = [name for name, scenario in SCENARIOS.items() if scenario.way in JOBS]
+ELSEWHERE = [name for name in SCENARIOS if name not in (*IN_DEPLOY, *IN_JOBS)]
 
 DENSE = [
     "repeatable",

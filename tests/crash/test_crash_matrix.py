@@ -23,9 +23,9 @@ from deploysteps.db import nodes, runs
 from deploysteps.db.engine import Database
 from deploysteps.steps import FLOWS
 from tests.crash import checks
-from tests.crash.scenarios import DENSE, DEPLOY, ELSEWHERE, IN_DEPLOY, SCENARIOS
+from tests.crash.scenarios import DENSE, DEPLOY, ELSEWHERE, IN_DEPLOY, IN_JOBS, JOBS, SCENARIOS
 from tests.crash.stage import HOST, OTHER, Stage
-from tests.crash.stepwise import KILLED, forked, points
+from tests.crash.stepwise import forked, points
 
 
 @pytest.fixture
@@ -46,17 +46,6 @@ def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[..
     for found in made:
         found.database.dispose()
     gc.unfreeze()
-
-
-@pytest.fixture
-def tried(record_property: Callable[..., None]) -> Callable[..., None]:
-    """Note how many points were tried; the summary of the test run lists them."""
-
-    def note(killed: int, *, of: str, on: str) -> None:
-        record_property(KILLED, f"{killed} kill points on {on}: {of}")
-        assert killed
-
-    return note
 
 
 def restarted(stage: Stage, at: int) -> None:
@@ -116,6 +105,8 @@ def tell_until_every_point(stage: Stage, sequel: Sequel, step: int) -> int:
 
 def density(name: str, kind: str) -> int:
     """Return how far the points are apart that are tried."""
+    if SCENARIOS[name].way in JOBS:
+        return 2 if kind == "sqlite" else 7
     if SCENARIOS[name].way is not DEPLOY:
         return 9 if kind == "sqlite" else 19
     if name in DENSE:
@@ -138,7 +129,7 @@ def test_nothing_is_lost_run_twice_or_stuck_wherever_it_is_killed(stage, name, s
 
 @pytest.mark.crash
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", ELSEWHERE + IN_JOBS)
 def test_nothing_is_lost_run_twice_or_stuck_in_any_other_flow(stage, name, kind, tried):
     """The same stories by the same code, at a part of their points, by each sequel in turn."""
     killed = tell_until_every_point(stage(name), in_turn(*EACH), density(name, kind))
