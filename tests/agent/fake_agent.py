@@ -87,7 +87,7 @@ class FakeAgent:
         """Step or command name -> what happens when it is executed; else it succeeds at once."""
         self.broken_paths: dict[str, str] = {}
         """``METHOD name`` -> how such requests go wrong: ``drop``, ``lose``, ``redirect``,
-        ``huge``, ``text`` or a status. The name of a GET is ``list`` or ``one``."""
+        ``huge``, ``text`` or a status. The name of a GET is ``list``, ``status`` or ``one``."""
         self.break_first: dict[str, str] = {}
         """The same for the first such request only."""
         self.before: dict[str, Callable[[], None]] = {}
@@ -260,6 +260,9 @@ class _Server(ThreadingHTTPServer):
         """A client that does not trust the certificate breaks off: no news."""
 
 
+_NAMES = {"": "list", "status": "status"}
+
+
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
@@ -281,7 +284,7 @@ class Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else None
         agent.requests.append((self.command, parts.path))
-        name = (body or {}).get("name") or ("list" if parts.path.endswith("/") else "one")
+        name = (body or {}).get("name") or _NAMES.get(parts.path.rpartition("/")[2], "one")
         which = f"{self.command} {name}"
         how = agent.break_first.pop(which, None) or agent.broken_paths.get(which)
         if which in agent.before:
@@ -313,6 +316,8 @@ class Handler(BaseHTTPRequestHandler):
             if not isinstance(body.get("params"), dict) or "name" not in body:
                 raise Error(400, "400 Bad Request: Missing or invalid name or params")
             return agent.execute(body["name"], body["params"]).shown()
+        if path == "/v1/status":
+            return {"started_at": 1, "version": "13.0.0"}
         ident = path.rpartition("/")[2]
         found = next((c for c in agent.commands if c.id == ident), None)
         if found is None:

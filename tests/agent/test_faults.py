@@ -176,6 +176,31 @@ def test_a_version_that_always_differs_ends_the_run(machine):
     assert len(m.agent.named("execute_deploy_step")) == 4
 
 
+@pytest.mark.parametrize("asked_after", [True, False])
+def test_after_a_version_mismatch_the_steps_may_be_told_late(machine, asked_after):
+    """F24: it is no failure, and no worker waits for them."""
+    m = machine(step("mark", 50))
+
+    def change(command):
+        m.agent.versions = {"peer": "2"}
+        m.agent.broken_paths["POST deploy.get_deploy_steps"] = "503"
+        m.agent.on.clear()
+        command.status = "RUNNING" if asked_after else "CLEAN_VERSION_MISMATCH"
+        command.error = {"message": "other versions"}
+
+    m.agent.on["mark"] = change
+    m.deploy()
+    m.boot()
+    if asked_after:
+        m.until_step("mark")
+        m.agent.commands[-1].status = "CLEAN_VERSION_MISMATCH"
+    support.until(lambda: m.node.driver_internal_info.get("agent_command", {}).get("silent_since"))
+    assert m.node.last_error is None
+    m.agent.broken_paths.clear()
+    m.settle(states.ACTIVE)
+    assert m.ran().count("mark") == 1
+
+
 def test_a_version_mismatch_in_cleaning_on_request(machine):
     m = machine(step("one"), step("two"))
 

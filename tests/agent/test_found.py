@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import threading
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -13,7 +16,9 @@ import pytest
 from deploysteps import exceptions, limits, states
 from deploysteps.conf import CONF, logs
 from deploysteps.db import nodes
+from deploysteps.db.models import Node
 from deploysteps.drivers import base, fake
+from deploysteps.drivers.agent import logs as agent_logs
 from deploysteps.drivers.agent import share
 from tests import support
 from tests.agent.fake_agent import DATA, fails, says, step
@@ -403,33 +408,111 @@ def small_pool():
     CONF.clear_override("workers_pool_size", group="conductor")
 
 
+def places(number, *, silent=False):
+    """Let threads take places, as workers do; they keep them until the stack ends."""
+    kept, free, failed = [], threading.Event(), []
+
+    def hold(held):
+        try:
+            with share.room(asked(silent=silent)):
+                held.set()
+                free.wait(30)
+        except exceptions.StepNotReady as exc:
+            failed.append(exc)
+            held.set()
+
+    def end():
+        free.set()
+        for thread in kept:
+            thread.join()
+
+    for _ in range(number):
+        held = threading.Event()
+        kept.append(threading.Thread(target=hold, args=(held,)))
+        kept[-1].start()
+        held.wait()
+    return failed, end
+
+
+def asked(*, silent):
+    """Return a node whose agent answered when it was asked last, or did not."""
+    node = Node(driver_internal_info={})
+    if silent:
+        node.set_driver_internal_info("agent_command", {"silent_since": time.time()})
+    return node
+
+
 def test_slow_agents_have_a_share_of_the_workers(small_pool):
     """F24: half of them, and a quarter those that were silent before."""
     with ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(share.taken(silent=True))
-        with pytest.raises(exceptions.StepNotReady, match="slow at once") as refused:
-            stack.enter_context(share.taken(silent=True))
-        assert refused.value.after == 1
-        for _ in range(2):
-            stack.enter_context(share.taken(silent=False))
-        with pytest.raises(exceptions.StepNotReady):
-            stack.enter_context(share.taken(silent=False))
-    with share.taken(silent=True):
-        pass
+        for number, silent, refused in ((2, True, 0), (1, True, 1), (2, False, 0), (1, False, 1)):
+            failed, end = places(number, silent=silent)
+            stack.callback(end)
+            assert [exc.after for exc in failed] == [1] * refused
+        assert share.crowded()
+    assert not share.crowded()
+    with share.room(asked(silent=True)), share.room(asked(silent=True)):
+        assert share._busy == 1, "one place is enough for all that a thread asks meanwhile"
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 100])
+def test_those_that_are_silent_leave_a_place_for_others(size, small_pool):
+    CONF.set_override("workers_pool_size", size, group="conductor")
+    assert 0 < share.places(silent=True) < share.places(silent=False) < size
 
 
 def test_a_run_waits_for_its_place_among_the_slow_ones(machine, small_pool):
     m = machine()
     m.deploy()
-    with ExitStack() as stack:
-        for _ in range(4):
-            stack.enter_context(share.taken(silent=False))
+    _, end = places(4)
+    try:
         m.boot()
         time.sleep(0.5)
         assert m.agent.named("get_deploy_steps") == [] and m.node.last_error is None
         assert m.node.provision_state == states.DEPLOYWAIT
+    finally:
+        end()
     m.settle(states.ACTIVE)
+
+
+def test_logs_are_left_out_where_there_is_no_place(small_pool, monkeypatch):
+    """F24: a hundred agents that fail and then hang hold no more workers than others do."""
+    monkeypatch.setattr(agent_logs, "_ROOM_WAIT", 0.05)
+    kept = {}
+    task = SimpleNamespace(node=asked(silent=False), keep_evidence=kept.__setitem__)
+    _, end = places(4)
+    try:
+        agent_logs.collect(task, failed=True)
+    finally:
+        end()
+    assert "as many agents as may be slow at once" in kept["agent_logs"]["error"]
+
+
+def test_many_that_hang_do_not_hold_up_one_that_does_not(machine, small_pool, conf):
+    """F24: forty agents have sent a heartbeat and answer nothing; ten steps of another go on."""
+    for each in (conf, CONF):
+        each.set_override("workers_pool_size", 20, group="conductor")
+    names = [f"s{number}" for number in range(10)]
+    m = machine(*[step(name, 90 - number) for number, name in enumerate(names)])
+    m.enrol()
+    others = [support.enrolled(m.service) for _ in range(40)]
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        for node in others:
+            m.service.manager.do_node_deploy(None, node.uuid)
+        m.deploy()
+        for node in others:
+            support.settle(m.database, node.uuid, states.DEPLOYWAIT)
+            support.beat(m.service, node, support.token(m.service, node), callback_url=url)
+        m.boot()
+        began = time.monotonic()
+        m.settle(states.ACTIVE, timeout=60)
+        took = time.monotonic() - began
+        assert m.agent.executed == names
+        for node in others:
+            found = nodes.get(m.database, node.uuid)
+            assert (found.provision_state, found.last_error) == (states.DEPLOYWAIT, None)
+    assert took < 30, "one that hangs is not waited for as long as one at work may take"
 
 
 def test_an_agent_that_is_silent_is_asked_once_at_a_look(machine):

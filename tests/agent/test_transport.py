@@ -97,7 +97,8 @@ def test_what_is_safe_to_send_again_is_sent_again(agent, how, monkeypatch):
     agent.broken_paths["POST deploy.get_deploy_steps"] = how
     with pytest.raises(Unreachable) as failed:
         AgentClient(agent.url, TOKEN).run("deploy.get_deploy_steps", NODE)
-    assert len(agent.requests) == CONF.agent.max_command_attempts == 3
+    assert agent.requests.count(("POST", "/v1/commands/")) == 3
+    assert CONF.agent.max_command_attempts == 3
     assert TOKEN not in str(failed.value)
 
 
@@ -121,7 +122,7 @@ def test_tls_trusts_what_the_agent_sent(secure):
 
 
 def test_tls_trusts_nothing_else(secure):
-    for pem in ((DATA / "other-cert.pem").read_text(), "no certificate"):
+    for pem in ((DATA / "other-cert.pem").read_text(), "no certificate", "é"):
         with pytest.raises(Refused, match="cannot be trusted|cannot be read"):
             AgentClient(secure.url, TOKEN, pem).commands()
         with pytest.raises(Refused, match="cannot be trusted|cannot be read"):
@@ -177,8 +178,7 @@ def test_what_speaks_no_http_or_no_object(raw):
     assert TOKEN not in str(failed.value)
 
 
-def test_an_answer_that_drips_ends_in_time(monkeypatch):
-    monkeypatch.setattr(client, "_ANSWER_TIMEOUT", 0.5)
+def test_an_answer_that_drips_ends_in_time():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
@@ -198,9 +198,32 @@ def test_an_answer_that_drips_ends_in_time(monkeypatch):
         began = time.monotonic()
         with pytest.raises(Unreachable):
             transport.exchange(
-                "GET", f"{url}/v1/commands/", query={}, read_timeout=0.5, largest=10_000
+                "GET",
+                f"{url}/v1/commands/",
+                query={},
+                connect_timeout=5,
+                read_timeout=0.5,
+                largest=10_000,
             )
         assert time.monotonic() - began < 3
+
+
+def test_one_that_is_not_there_is_not_waited_for_as_one_at_work(monkeypatch):
+    """F24: [agent] command_timeout is for one that answers."""
+    monkeypatch.setattr(client, "QUICK", client.Patience(0.2, 0.2))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            AgentClient(url, TOKEN).run("deploy.get_deploy_steps", NODE, attempts=1)
+        assert time.monotonic() - began < 5 < CONF.agent.command_timeout
+
+
+def test_one_without_the_question_is_there(agent):
+    """An agent that refuses to say how it is has answered."""
+    agent.broken_paths["GET status"] = "404"
+    AgentClient(agent.url, TOKEN).run("deploy.get_deploy_steps", NODE)
+    assert agent.requests == [("GET", "/v1/status"), ("POST", "/v1/commands/")]
 
 
 def test_what_a_library_logs_has_no_token(agent, caplog):
@@ -227,9 +250,8 @@ SLOWLY = {
 
 
 @pytest.mark.parametrize("where", SLOWLY)
-def test_an_exchange_ends_in_time_wherever_the_other_side_is_slow(where, monkeypatch):
+def test_an_exchange_ends_in_time_wherever_the_other_side_is_slow(where):
     """F22, F24: a machine must not hold a worker, and its node's lock, for ever."""
-    monkeypatch.setattr(transport, "CONNECT_TIMEOUT", 0.2)
     first, rest = SLOWLY[where]
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -248,5 +270,12 @@ def test_an_exchange_ends_in_time_wherever_the_other_side_is_slow(where, monkeyp
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/commands/"
     begun = time.monotonic()
     with pytest.raises(Unreachable):
-        transport.exchange("GET", url, query={"agent_token": TOKEN}, read_timeout=0.4, largest=1000)
+        transport.exchange(
+            "GET",
+            url,
+            query={"agent_token": TOKEN},
+            connect_timeout=0.2,
+            read_timeout=0.4,
+            largest=1000,
+        )
     assert time.monotonic() - begun < 5

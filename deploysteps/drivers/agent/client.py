@@ -6,18 +6,20 @@ time; a failed command is still a 200; ``/v1/commands/`` with its slash.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import logging
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenacity
 
 from deploysteps import exceptions, limits, protocols, states
 from deploysteps.conf import CONF
+from deploysteps.drivers.agent import record, share
 from deploysteps.drivers.agent.errors import CommandFailed, Refused, Unreachable
 
 LOG = logging.getLogger(__name__)
@@ -26,8 +28,18 @@ RUNNING, SUCCEEDED, FAILED = "RUNNING", "SUCCEEDED", "FAILED"
 VERSION_MISMATCH = "CLEAN_VERSION_MISMATCH"
 """The steps were told by other hardware managers than the agent has now; of any flow."""
 
-_ANSWER_TIMEOUT = 10.0
-"""Seconds for what the agent answers at once."""
+
+class Patience(NamedTuple):
+    """Seconds that an agent is given for what it answers at once."""
+
+    connect: float
+    answer: float
+
+
+QUICK, HURRIED, PATIENT = Patience(2.0, 3.0), Patience(1.0, 1.0), Patience(5.0, 10.0)
+"""It needs milliseconds, and is hurried while many are being asked. One that did not answer is
+asked again with patience, perhaps its machine is at full load; such ones have fewer places
+(:mod:`.share`)."""
 _LARGEST = 4 * 2**20
 _LARGEST_LOGS = 32 * 2**20
 """Bytes of an answer: of one to most commands, and of one that carries logs."""
@@ -92,13 +104,17 @@ def begun_after(commands: list[Command], last: str | None, name: str) -> Command
 class AgentClient:
     """Speaks with the agent of one node, of its present boot."""
 
-    def __init__(self, url: str, token: str, pem: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, pem: str | None = None, *, silent: bool = False
+    ) -> None:
         """Take where it is, its token, and the certificate that it sent.
 
+        :param silent: it did not answer when it was asked last.
         :raises Refused: it cannot be spoken to as the configuration wants it.
         """
         self._base = url.rstrip("/")
         self._token = token
+        self._silent = silent
         self._pem = _trusted(self._base, pem)
 
     @property
@@ -117,7 +133,7 @@ class AgentClient:
         url, token = info.get("agent_url"), info.get("agent_secret_token")
         if not url or not token:
             raise exceptions.StepNotReady("the machine's agent has not called yet")
-        return cls(url, token, info.get("agent_verify_ca"))
+        return cls(url, token, info.get("agent_verify_ca"), silent=record.is_silent(node))
 
     def start(self, name: str, params: Mapping[str, Any]) -> Command:
         """Begin a command that goes on; one that has ended already tells so.
@@ -129,7 +145,7 @@ class AgentClient:
         :raises Busy: another one is being executed.
         :raises Unreachable: no answer; ``taken`` says whether it may be executed all the same.
         """
-        command = command_of(self._post(name, params, wait=False, seconds=_ANSWER_TIMEOUT))
+        command = command_of(self._post(name, params, wait=False, seconds=PATIENT.answer))
         if command.status not in (SUCCEEDED, FAILED, VERSION_MISMATCH):
             states.asked_to_wait.set("started a command of the machine's agent")
         return command
@@ -144,6 +160,9 @@ class AgentClient:
     ) -> Any:
         """Execute a command that is safe to be sent again, and return its result.
 
+        It may take ``[agent] command_timeout``. One who is not there at all is not
+        waited for as long: whether it answers is found out first.
+
         :param attempts: how often it is tried when the agent does not answer;
             ``[agent] max_command_attempts`` by default.
         :raises CommandFailed: it did.
@@ -155,13 +174,16 @@ class AgentClient:
             wait=tenacity.wait_exponential(_TRY_PAUSE, max=5),
             reraise=True,
         )
-        seconds = CONF.agent.command_timeout
-        command: Command = tries(
-            lambda: command_of(self._post(name, params, True, seconds, largest))
-        )
+        command: Command = tries(lambda: self._waited_for(name, params, largest))
         if command.status != SUCCEEDED:
             raise CommandFailed(f"{name} failed on the agent: {command.why}", status=200)
         return command.result
+
+    def _waited_for(self, name: str, params: Mapping[str, Any], largest: int) -> Command:
+        with contextlib.suppress(Refused):  # then it answers, too
+            self._send("GET", "/v1/status")
+        seconds = CONF.agent.command_timeout
+        return command_of(self._post(name, params, True, seconds, largest))
 
     def logs(self) -> Any:
         """Return what ``log.collect_system_logs`` gives: a dict with a base64 archive."""
@@ -208,19 +230,21 @@ class AgentClient:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        seconds: float = _ANSWER_TIMEOUT,
+        seconds: float | None = None,
         largest: int = _LARGEST,
     ) -> Any:
         # Here, so that a process that speaks with no agent does not load requests.
         from deploysteps.drivers.agent import transport
 
+        patience = PATIENT if self._silent else HURRIED if share.crowded() else QUICK
         return transport.exchange(
             method,
             f"{self._base}{path}",
             query={**(query or {}), "agent_token": self._token},
             body=body,
             pem=self._pem,
-            read_timeout=seconds,
+            connect_timeout=patience.connect,
+            read_timeout=patience.answer if seconds is None else seconds,
             largest=largest,
         )
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from deploysteps import exceptions, protocols, states, steps
 from deploysteps.conf import CONF
-from deploysteps.drivers.agent import configdrive, images, logs
+from deploysteps.drivers.agent import configdrive, images, logs, share
 from deploysteps.drivers.agent.client import AgentClient
 from deploysteps.drivers.agent.errors import CommandFailed
 from deploysteps.drivers.agent.record import KEY, Record
@@ -126,14 +126,25 @@ class CustomAgentDeploy(AgentSteps):
 
         :raises CommandFailed: it says that it is not.
         """
+        # Outside of what is done when it does not shut down: with no room it is asked later.
+        with share.room(task.node):
+            shuts_down = self._shut_down(task)
+        if not shuts_down:
+            task.node.del_driver_internal_info(KEY)
+            task.switch_power(states.POWER_OFF)
+            return None
+        Record(task.node, task.node.deploy_step or {}).note(power_off_since=time.time())
+        longest = max(_FIRST_LOOK, CONF.agent.post_deploy_get_power_state_retry_interval)
+        return states.wait(wait_state(task), poll=_FIRST_LOOK, at_most=longest)
+
+    def _shut_down(self, task: protocols.Task) -> bool:
+        """Let the agent write what it holds, and shut down; tell whether it does."""
         logs.collect(task, failed=False)
         try:
             client = AgentClient.of(task.node)
             client.run("standby.sync", {}, attempts=1)
             if task.node.disable_power_off:  # the step that boots the instance ends the agent
-                task.node.del_driver_internal_info(KEY)
-                task.switch_power(states.POWER_OFF)
-                return None
+                return False
             client.start("standby.power_off", {})
         except CommandFailed:
             raise  # a disk that does not take what was written is no good end (F74)
@@ -145,12 +156,8 @@ class CustomAgentDeploy(AgentSteps):
                 exc,
             )
             states.asked_to_wait.set(None)
-            task.node.del_driver_internal_info(KEY)
-            task.switch_power(states.POWER_OFF)
-            return None
-        Record(task.node, task.node.deploy_step or {}).note(power_off_since=time.time())
-        longest = max(_FIRST_LOOK, CONF.agent.post_deploy_get_power_state_retry_interval)
-        return states.wait(wait_state(task), poll=_FIRST_LOOK, at_most=longest)
+            return False
+        return True
 
     @deploy_step(priority=30, repeatable=True)
     def switch_to_tenant_network(self, task: protocols.Task) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from deploysteps import exceptions, protocols
 from deploysteps.conf import CONF
+from deploysteps.drivers.agent import share
 from deploysteps.drivers.agent.client import AgentClient
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ EVIDENCE = "agent_logs"
 _MOST_FILES = 200
 _MOST_UNPACKED = 16 * 2**20
 """Bytes that an archive may unpack to; the rest of it is not looked at."""
+_ROOM_WAIT = 2.0
+"""Seconds to wait for a place in which the agent may be slow."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -38,7 +41,9 @@ def collect(task: protocols.Task, *, failed: bool) -> None:
     if wanted == "never" or (wanted == "on_failure" and not failed):
         return
     try:
-        kept: Any = unpacked(AgentClient.of(task.node).logs())
+        with share.room(task.node, wait=_ROOM_WAIT):
+            found = AgentClient.of(task.node).logs()
+        kept: Any = unpacked(found)
     except exceptions.DeployStepsException as exc:
         LOG.info("Node %s: no logs of its agent: %s", task.node.uuid, type(exc).__name__)
         kept = {"error": str(exc)}

@@ -19,6 +19,26 @@ _LAST = "after"
 """Inside the record: id of the last command that was dealt with. Those that the
 agent lists after it were begun since."""
 
+_SILENT = "silent_since"
+"""Inside the record: time of the first question that its agent did not answer."""
+_PAUSES = 1.0, 30.0
+
+
+def is_silent(node: protocols.Node) -> bool:
+    """Tell whether a node's agent did not answer when it was asked last."""
+    return _silent_since(node) is not None
+
+
+def pause(node: protocols.Node) -> float:
+    """Return the seconds until an agent is asked again: the longer it is silent, the more."""
+    shortest, longest = _PAUSES
+    silent = time.time() - float(_silent_since(node) or time.time())
+    return min(max(silent / 4, shortest), longest)
+
+
+def _silent_since(node: protocols.Node) -> Any:
+    return (node.driver_internal_info.get(KEY) or {}).get(_SILENT)
+
 
 class Record:
     """The record of one step; :meth:`of` finds it, changes are made in place."""
@@ -62,8 +82,8 @@ class Record:
 
     def answered(self) -> None:
         """The agent has answered."""
-        if self.get("silent_since") is not None:
-            self.note(silent_since=None)
+        if self.get(_SILENT) is not None:
+            self.note(**{_SILENT: None})
 
     def silent(self, why: str) -> exceptions.StepNotReady:
         """The agent has not answered: return what lets the step wait, unless it was for too long.
@@ -74,7 +94,7 @@ class Record:
         :raises DeployStepsException: the flow's error; the limit is over.
         """
         now = time.time()
-        since = float(self.get("silent_since") or now)
+        since = float(self.get(_SILENT) or now)
         flow = current_flow(self._node)
         limit = CONF.conductor[flow.callback_timeout] if flow.callback_timeout else 0
         if limit and now - since >= limit:
@@ -82,5 +102,5 @@ class Record:
                 f"{why}, for {limit:g} s ([conductor] {flow.callback_timeout}); can the conductor "
                 "reach the network of the machines' agents?"
             )
-        self.note(silent_since=since)
-        return exceptions.StepNotReady(why, after=min(max((now - since) / 4, 1.0), 30.0))
+        self.note(**{_SILENT: since})
+        return exceptions.StepNotReady(why, after=pause(self._node))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from deploysteps import exceptions, limits, protocols, states, steps
@@ -137,7 +136,7 @@ class AgentSteps(DeployInterface):
                 raise _restarted(record, current_flow(task.node))
             record.note(sent=None)
         try:
-            with _room(record):
+            with share.room(task.node):
                 command = self._begun(client, record)
                 command = command or self._begin(task, client, record, name, params)
         except Unreachable as exc:
@@ -214,7 +213,7 @@ class AgentSteps(DeployInterface):
         if not record.mine or not (record.get("command") or record.get("sent")):
             return super().check_step(task, step)
         try:
-            with _room(record):
+            with share.room(task.node):
                 command = self._present(AgentClient.of(task.node), record, flow)
         except Unreachable as exc:
             raise record.silent(str(exc)) from None
@@ -259,7 +258,6 @@ class AgentSteps(DeployInterface):
             record.note(logs="kept")
             raise flow.error(command.why)
         if command.status == api.VERSION_MISMATCH:
-            record.close(command.id)
             return self._changed(task, record, flow, command)
         if command.status != api.RUNNING and record.get("odd") != command.status:
             LOG.warning(
@@ -274,14 +272,16 @@ class AgentSteps(DeployInterface):
     def _changed(
         self, task: protocols.Task, record: Record, flow: steps.StepFlow, command: Command
     ) -> states.StepStatus:
-        """The agent has other steps than it told: fetch them, and begin the run again."""
+        """The agent has other steps than it told: fetch them, and begin the run again.
+
+        While it does not tell them, the command stays the step's: asked again, it says the same.
+        """
         try:
-            self.refresh_steps(task, flow)
+            with share.room(task.node):
+                self.refresh_steps(task, flow, attempts=1)
         except Unreachable as exc:
-            raise flow.error(
-                f"the agent's hardware managers have changed ({command.why}), and it does not "
-                f"tell its new steps: {exc}"
-            ) from None
+            raise record.silent(f"its hardware managers have changed, and {exc}") from None
+        record.close(command.id)
         raise exceptions.StepsChanged(f"the agent's hardware managers have changed: {command.why}")
 
     # --- boots -----------------------------------------------------------------------
@@ -294,7 +294,7 @@ class AgentSteps(DeployInterface):
             return states.StepStatus.RUNNING
         try:
             # Once: this is asked again anyway.
-            with share.taken(record.get("silent_since") is not None):
+            with share.room(task.node):
                 self.refresh_steps(task, flow, attempts=1)
         except Unreachable as exc:
             raise record.silent(str(exc)) from None
@@ -352,12 +352,6 @@ class AgentSteps(DeployInterface):
             return None
         record.note(command=command.id, sent=None)
         return asked_after(task)
-
-
-def _room(record: Record) -> AbstractContextManager[None]:
-    """Return what to ask an agent under: one that was silent may be slow again."""
-    silent = record.get("silent_since") is not None
-    return share.taken(True) if silent else nullcontext()
 
 
 def _was_booted(client: AgentClient, record: Record) -> bool:

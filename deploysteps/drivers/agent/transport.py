@@ -28,8 +28,6 @@ from requests.structures import CaseInsensitiveDict
 from deploysteps import bounded, limits, secrets
 from deploysteps.drivers.agent.errors import Busy, Gone, Refused, Unreachable
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds to reach the agent."""
 _HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json",
@@ -84,7 +82,7 @@ def context_of(pem: str | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_verify_locations(cadata=pem or "")
-    except (ssl.SSLError, ValueError) as exc:
+    except (ssl.SSLError, ValueError, TypeError) as exc:  # a TypeError: not ASCII
         raise Refused(
             f"the agent's certificate (agent_verify_ca) cannot be read: {type(exc).__name__}"
         ) from None
@@ -98,6 +96,7 @@ def exchange(
     query: Mapping[str, str],
     body: Any = None,
     pem: str | None = None,
+    connect_timeout: float,
     read_timeout: float,
     largest: int,
 ) -> Any:
@@ -106,6 +105,7 @@ def exchange(
     :param url: without a query.
     :param query: has the token; it is repeated nowhere.
     :param pem: the certificate to trust, for an https URL.
+    :param connect_timeout: seconds to reach the agent.
     :param read_timeout: seconds for the answer to begin, and for all of it.
     :param largest: bytes of an answer that is still read.
     :raises Unreachable: no answer, or a 5xx.
@@ -114,14 +114,14 @@ def exchange(
     whom = _whom(url)
     data = None if body is None else json.dumps(body).encode()
     session = _session_for(url, pem)
-    bounded.within(CONNECT_TIMEOUT + read_timeout)
+    bounded.within(connect_timeout + read_timeout)
     try:
         with session.request(
             method,
             url,
             params=dict(query),
             data=data,
-            timeout=(CONNECT_TIMEOUT, read_timeout),
+            timeout=(connect_timeout, read_timeout),
             allow_redirects=False,
             stream=True,
         ) as response:
