@@ -18,19 +18,42 @@ from deploysteps.texts import scrub
 
 MASK = "******"
 
-_SECRET_KEY = re.compile(
-    r"(pass(word|wd|phrase|code)?$|passw|secret|token|community|credential|private_?key|api_?key"
-    r"|auth_?key|priv_?key|_pw$|^pw$|pwd$|kg_key|configdrive|swift_temp_url_key)",
+_WORDS: dict[str, str] = {
+    "pass": r"pass(wd|code)?$|passw|passphrase|(admin|new)_?pass",
+    "pw": r"(^|[_-])pw$|pwd$",
+    "pswd": r"pswd",
+    "pin": r"[_-]pin(code)?$",
+    "secret": r"secret",
+    "token": r"token",
+    "communit": r"community",
+    "credential": r"credential",
+    "cookie": r"cookie",
+    "authorization": r"authorization",
+    "configdrive": r"configdrive",
+    "key": r"(private|priv|api|auth|access|ssh|ssl|tls|cert|client|encrypt(ed|ion)|fernet|heartbeat"
+    r"|ndc|k_?g|temp_?url)[_-]?key|ceph\w{0,32}key",
+    "kek": r"cryptokek",
+    "fsid": r"clusterfsid",
+    "hashsuffix": r"hashsuffix",
+}
+"""What every key has, in lower case, that one of these patterns finds -> the pattern: it names a
+secret. They have all that the field masks (``oslo_utils.strutils.mask_dict_password``)."""
+_OF_URLS = r"signature|(?<![a-z0-9])(sig|auth)$"
+"""What names a secret in URLs only."""
+
+_SECRET_KEY = re.compile("|".join(_WORDS.values()), re.IGNORECASE)
+# Every repetition is bounded: the texts come from anywhere, and may be long.
+# A password may have an "@" of its own: the host begins after the last one. It may also have what
+# ends a host in any other URL: then what follows the first ":" is no port.
+_URL_USER = re.compile(
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s?#]{1,2048}"
+    r"|[^/\s?#:@\[\"']{0,255}:(?!\d{0,5}(?:[/?#\s\"']|$))[^\s\"'<>]{1,2048})@",
     re.IGNORECASE,
 )
-# Every repetition is bounded: the texts come from anywhere, and may be long.
-# A password may have an "@" of its own: the host begins after the last one.
-_URL_USER = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s?#]{1,2048})@", re.IGNORECASE
-)
 _URL_TOKEN = re.compile(
-    r"(?P<key>[?&][\w.~%-]{0,64}?(token|secret|passw|pwd|signature|credential|(?<![a-z0-9])sig(?==))"
-    r"[\w.~%-]{0,64}=)[^&\s\"']+",
+    r"(?P<key>[?&#](?:[\w.~%-]{0,64}?(?:"
+    + "|".join((*_WORDS.values(), _OF_URLS)).replace("$", "(?==)").replace("^", "(?<=[?&#])")
+    + r")[\w.~%-]{0,64}=))[^&\s\"']+",
     re.IGNORECASE,
 )
 _LEAST = 4
@@ -72,16 +95,24 @@ def secret_args(argsinfo: Mapping[str, Any] | None) -> frozenset[str]:
     )
 
 
+def is_secret_setting(value: Mapping[str, Any]) -> bool:
+    """Tell whether an object is a setting whose ``value`` is secret, by its ``name``."""
+    return names_secret(value.get("name"))
+
+
 def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
     """Return a copy of a JSON value with what is secret by key masked.
 
     A dict with ``args`` and ``argsinfo`` (a step) has its declared secret
-    arguments masked too. ``extra`` names further secret keys.
+    arguments masked too, and one with ``name`` and ``value`` (a setting) its
+    value, when the name names a secret. ``extra`` names further secret keys.
     """
     if isinstance(value, str):
         return masked_urls(value)
     if isinstance(value, dict | Mapping):
         declared = secret_args(value["argsinfo"]) if "argsinfo" in value else _NONE
+        if "value" in value and is_secret_setting(value):
+            extra = extra | _VALUE
         found = {}
         for key, item in value.items():
             # What most values are comes without a call: lists have a hundred thousand of them.
@@ -103,8 +134,11 @@ def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
 
 
 _NONE: frozenset[str] = frozenset()
-_HINTS = ("pass", "secret", "token", "key", "pw", "communit", "credential", "configdrive")
+_VALUE = frozenset({"value"})
+_HINTS = tuple(_WORDS)
 _URL_HINTS = ("://", "=", "\\u")
+_SHORTEST = len('{"pw":1}')
+"""Characters of the shortest text that has a secret; many are "{}"."""
 _LOOKED_THROUGH = 256
 """Characters; a longer text is taken apart at once, which then takes less than to look."""
 _decoded = json.JSONDecoder().raw_decode
@@ -116,6 +150,8 @@ def masked_json(text: str) -> str:
 
     :param text: as :func:`json.dumps` writes it, ASCII only.
     """
+    if len(text) < _SHORTEST:
+        return text
     # What has none of these has no key that names a secret and no URL. An escape may be a
     # letter that is one of theirs when case is ignored.
     if (
@@ -148,6 +184,8 @@ def values(value: Any, under: bool = False, extra: frozenset[str] = frozenset())
     if isinstance(value, Mapping):
         inner = secret_args(value.get("argsinfo"))
         args = value.get("args")
+        if "value" in value and is_secret_setting(value):
+            extra = extra | _VALUE
         if inner and isinstance(args, Mapping):
             for name in inner & args.keys():
                 yield from _secret_keys(args[name], value["argsinfo"][name].get("schema"))

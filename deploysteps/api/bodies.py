@@ -22,6 +22,7 @@ DRAINED = 64 * 2**20
 answer after they have sent all, so a refusal without reading would look like a broken line."""
 
 _CHUNK = 64 * 2**10
+_CUT_OFF = "The request body did not arrive in full."
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")
 _ROUNDS = 3
@@ -89,9 +90,11 @@ def _received(req: falcon.Request, limit: int, setting: str) -> bytes:
             "The request body took too long to arrive ([api] request_timeout).", code=408
         ) from exc
     except (OSError, ValueError) as exc:
-        raise exceptions.Invalid("The request body did not arrive in full.") from exc
+        raise exceptions.Invalid(_CUT_OFF) from exc
     if count > limit:
         raise _too_large(limit, setting)
+    if not chunked and count < (length or 0):  # the client is gone, who may have had more to say
+        raise exceptions.Invalid(_CUT_OFF)
     return b"".join(kept)
 
 

@@ -1,4 +1,4 @@
-"""The head of a request as it must be, so that nobody reads another request out of the bytes.
+"""The head of a request, and the sizes of chunks, as they must be: no request hides in the bytes.
 
 A proxy in front may take a doubtful head for something else than this server does, and what one
 takes for a body is the next request for the other (RFC 9112, 6.3). Cheroot takes what is doubtful.
@@ -13,6 +13,7 @@ from cheroot.server import HeaderReader
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
+_CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;[^\r\n\0]*)?\r\n")
 _ONCE = frozenset(
     {b"Content-Length", b"Host", b"Authorization", b"X-Auth-Token", b"X-Service-Token"}
 )
@@ -49,6 +50,25 @@ class _Lines:
             raise ValueError("A header must not go on in the next line.")
         if b"\r" in line[:-2] or b"\0" in line:
             raise ValueError("A header has a character that is not allowed.")
+        return line
+
+
+class ChunkSizes:
+    """A body in chunks, whose sizes are what all take for the same number."""
+
+    def __init__(self, rfile: Any) -> None:
+        """Read from the connection."""
+        self._rfile = rfile
+        self.read = rfile.read
+
+    def readline(self) -> bytes:
+        """Return the line that says how large the next chunk is.
+
+        :raises ValueError: it is not written as RFC 9112, 7.1 has it; Python takes more.
+        """
+        line: bytes = self._rfile.readline()
+        if not _CHUNK.fullmatch(line):
+            raise ValueError("The size of a chunk is no hexadecimal number.")
         return line
 
 

@@ -61,16 +61,22 @@ class Masks:
         """Tell whether all is secret that a path leads to, or else which members of it are."""
         secret, declared, holder = False, frozenset[str](), document
         for depth, part in enumerate(path):
-            secret = secret or part in declared or (depth > 0 and secrets.names_secret(part))
+            secret = secret or part in declared or (depth > 0 and _is_secret(holder, part))
             declared = self._declared(holder) if part == "args" else frozenset()
             holder = _child(holder, part)
         return secret, declared
 
-    def check_step(self, holder: Any, path: Sequence[str]) -> None:
-        """Refuse to make a stored step another one, for which its secrets may be none.
+    def check_names(self, holder: Any, path: Sequence[str]) -> None:
+        """Refuse to make something else of what is stored, for which its secrets may be none.
 
-        :raises Invalid: it has arguments that are secret.
+        :raises Invalid: a step that has arguments that are secret, or a setting whose value is.
         """
+        is_setting = path[-1] == "name" and isinstance(holder, dict) and "value" in holder
+        if is_setting and secrets.is_secret_setting(holder):
+            raise exceptions.Invalid(
+                f"{_told(path)} can not be changed alone: the value beside it is secret; replace "
+                f"{_told(path[:-1])} as a whole, and give the value."
+            )
         if path[0] != "steps" or path[-1] not in ("interface", "step") or len(path) != 3:
             return
         args = holder.get("args") if isinstance(holder, dict) else None
@@ -111,7 +117,7 @@ class Masks:
         found = {}
         for name, inner in value.items():
             at, held = (*path, name), _child(known, name)
-            inside = secret or name in declared or secrets.names_secret(name)
+            inside = secret or name in declared or _is_secret(value, name)
             if name == "args" and isinstance(inner, dict):
                 found[name] = self._object(inner, held, at, inside, args)
             else:
@@ -196,6 +202,12 @@ def _holds(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds, value.values()))
     return isinstance(value, list) and any(map(_holds, value))
+
+
+def _is_secret(holder: Any, name: str) -> bool:
+    """Tell whether a member of an object is secret, by its name or by what it is the value of."""
+    is_value = name == "value" and isinstance(holder, dict)
+    return secrets.names_secret(name) or (is_value and secrets.is_secret_setting(holder))
 
 
 def _child(holder: Any, part: str) -> Any:

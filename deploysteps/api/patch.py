@@ -98,7 +98,7 @@ def _apply_one(document: dict[str, Any], operation: Operation, masks: Masks) -> 
     for part in operation.path[:-1]:
         holder = _inside(holder, part, operation)
     last = operation.path[-1]
-    masks.check_step(holder, operation.path)
+    masks.check_names(holder, operation.path)
 
     def filled(stored: Any) -> Any:
         value = copy.deepcopy(operation.value)

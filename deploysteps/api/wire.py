@@ -238,6 +238,8 @@ class _Request(server.HTTPRequest):
 class _Gateway(wsgi.Gateway_10):
     def get_environ(self) -> Any:
         """Return the environment of a request, with the way to take its connection over."""
+        if isinstance(self.req.rfile, server.ChunkedRFile):
+            self.req.rfile.rfile = heads.ChunkSizes(self.req.rfile.rfile)
         environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
         # The scheme is not the client's to say, as the first line of a request could.
         scheme = "http" if self.req.server.tls is None else "https"

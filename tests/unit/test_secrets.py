@@ -13,6 +13,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oslo_utils import strutils
 
 from deploysteps import secrets
 from deploysteps.secrets import MASK
@@ -27,6 +28,52 @@ from deploysteps.texts import scrub
 )  # fmt: skip
 def test_a_key_that_names_a_secret_is_masked(key: str) -> None:
     assert secrets.masked({key: "hunter2", "plain": 1}) == {key: MASK, "plain": 1}
+
+
+@pytest.mark.parametrize("key", strutils._SANITIZE_KEYS)
+@pytest.mark.parametrize("shape", ["{}", "my_{}", "{}_1"])
+def test_what_the_field_masks_is_masked(key: str, shape: str) -> None:
+    """Ironic shows driver_info by ``mask_dict_password``; its list may grow."""
+    held = {shape.format(key): "hunter2"}
+    assert strutils.mask_dict_password(held) != held
+    assert secrets.masked(held) == {shape.format(key): MASK}
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["private-key", "api-key", "auth-key", "access_key", "ssh_key_contents", "sshkey", "ssl_key",
+     "tls_key", "cert_key", "authorization", "ipmi_k_g_key", "kg_key", "pswd", "bmc_pin",
+     "Cookie", "x-auth-token", "temp_url_key", "client_key", "pw", "bmc_pw"],
+)  # fmt: skip
+def test_other_spellings_of_what_is_masked_are_masked(key: str) -> None:
+    assert secrets.masked({key: "hunter2"}) == {key: MASK}
+    assert secrets.masked_json(json.dumps({key: "hunter2"})) == json.dumps({key: MASK})
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["public_key", "ssh_public_key", "key", "sort_key", "monkey", "author", "authorized", "pin",
+     "pinned", "spins", "fsid", "keys"],
+)  # fmt: skip
+def test_what_is_no_secret_is_shown(key: str) -> None:
+    assert secrets.masked({key: "shown"}) == {key: "shown"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"name": "admin_password", "value": "hunter2"}, {"name": "admin_password", "value": MASK}),
+        ({"name": "Boot", "value": "hunter2"}, None),
+        ({"name": "admin_password", "value": None}, None),
+        ({"name": "admin_password", "values": "a"}, None),
+        ({"name": ["password"], "value": "hunter2"}, None),
+    ],
+)
+def test_a_setting_is_secret_by_its_name(value: Any, shown: Any) -> None:
+    """The field's form for settings of a BIOS."""
+    assert secrets.masked([{"a": value}]) == [{"a": value if shown is None else shown}]
+    told = secrets.Masker({"settings": [value]}).text("it is hunter2")
+    assert told == (f"it is {MASK}" if shown else "it is hunter2")
 
 
 @pytest.mark.parametrize("key", ["ipmi_address", "passthrough", "keyboard", "bypass_boot"])
@@ -123,6 +170,16 @@ def test_a_planted_secret_never_survives(value: Any, secret: str) -> None:
         ("https://h/?sv=1&sig=12%3D", f"https://h/?sv=1&sig={MASK}"),
         ("https://h/?design=a&sigma=b&config=c", "https://h/?design=a&sigma=b&config=c"),
         ("https://h/?bmc_pwd=12&cwd=x", f"https://h/?bmc_pwd={MASK}&cwd=x"),
+        ("http://h/?a=1&api_key=12#b", f"http://h/?a=1&api_key={MASK}"),
+        ("http://h/?apikey=12&pass=34&auth=56", f"http://h/?apikey={MASK}&pass={MASK}&auth={MASK}"),
+        ("http://h/?a=1#access_token=12", f"http://h/?a=1#access_token={MASK}"),
+        ("http://h/?author=a&passed=b&key=c", "http://h/?author=a&passed=b&key=c"),
+        ("http://root:pa/ss@h/x", f"http://{MASK}@h/x"),
+        ("http://root:pa?s#s@h/x", f"http://{MASK}@h/x"),
+        ("http://:pa/ss@h/x and me@here", f"http://{MASK}@h/x and me@here"),
+        ("http://h:80/a@b http://h:/a@b", "http://h:80/a@b http://h:/a@b"),
+        ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+        ('{"a": "http://h:80", "b": "x@y"}', '{"a": "http://h:80", "b": "x@y"}'),
     ],
 )  # fmt: skip
 def test_urls_lose_all_of_their_user_and_their_signatures(text: str, shown: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from falcon import testing
 
-from deploysteps import exceptions
+from deploysteps import exceptions, secrets
 from deploysteps.api import bodies, patch, schemas
 from deploysteps.api.app import create_app
 from deploysteps.api.masks import MISSING, Masks
@@ -139,6 +139,34 @@ def test_a_mask_that_stands_for_nothing_is_refused_by_its_place(new, stored, nam
     with pytest.raises(exceptions.Invalid, match="give the value itself") as caught:
         filled(new, stored)
     assert caught.value.message.startswith(f"{named} ")
+
+
+SETTINGS = {"settings": [{"name": "admin_password", "value": "p"}, {"name": "Boot", "value": "U"}]}
+SETTINGS_SHOWN = {"settings": [{"name": "admin_password", "value": MASK}, SETTINGS["settings"][1]]}
+
+
+def test_the_value_of_a_setting_is_secret_by_the_name_beside_it(things):
+    """The field's form for settings of a BIOS."""
+    assert secrets.masked(SETTINGS) == SETTINGS_SHOWN
+    assert filled(SETTINGS_SHOWN, SETTINGS) == SETTINGS
+    api, _ = things
+    steps = [{"interface": "bios", "step": "apply_configuration", "args": SETTINGS, "order": 1}]
+    book = runbooks.insert(api.database, {"name": "CUSTOM_B", "steps": steps, "extra": SETTINGS})
+    path, members = f"/v1/runbooks/{book.uuid}", api.get(f"/v1/runbooks/{book.uuid}").body
+    assert members["extra"] == members["steps"][0]["args"] == SETTINGS_SHOWN
+    api.client._answers["update_runbook"] = book
+    for member, place in (("extra", "/extra"), ("steps", "/steps/0/args")):
+        body = [{"op": "add", "path": f"/{member}", "value": members[member]}]
+        assert api.patch(path, body).status == 200
+        assert api.client.calls[-1][1][1] == {member: getattr(book, member)}
+        value = [{"op": "replace", "path": f"{place}/settings/0/value", "value": MASK}]
+        assert api.patch(path, value).status == 200
+        assert api.client.calls[-1][1][1] == {member: getattr(book, member)}
+        for op in ({"op": "replace", "value": "Boot"}, {"op": "remove"}):
+            answer = api.patch(path, [{**op, "path": f"{place}/settings/0/name"}])
+            assert answer.status == 400 and f"{place}/settings/0 as a whole" in answer.fault
+        other = [{"op": "replace", "path": f"{place}/settings/1/name", "value": "Mode"}]
+        assert api.patch(path, other).status == 200
 
 
 def test_what_is_no_secret_may_be_six_asterisks():
