@@ -14,7 +14,7 @@ from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import CommandError
 from deploysteps.cli.params import by_runbook, given, steps_option
 from deploysteps.cli.params import waiting as wait_options
-from deploysteps.steps import CLEAN, DEPLOY, SERVICE
+from deploysteps.steps import CLEAN, DEPLOY, SERVICE, flow_of_state
 
 _SIMPLE_VERBS: tuple[tuple[str, str, str], ...] = (
     ("manage", "manage", "Check that the node can be managed: it becomes manageable."),
@@ -182,6 +182,8 @@ def ask(state: State, node: str, body: dict[str, Any], wait: bool, timeout: floa
         # It was aborted before: the service takes that for done.
         state.output.report(f"{node}: there is nothing to abort, it is {found!r}", asked)
         return
+    if aborting and not before.get("maintenance"):
+        _tell_of_a_step_that_ends_first(state, node, before)
     if not wait:
         told = f"{node}: accepted; `deploysteps node watch {node}` shows how it goes"
         state.output.report(told, asked)
@@ -189,6 +191,17 @@ def ask(state: State, node: str, body: dict[str, Any], wait: bool, timeout: floa
     ended = follow(state, node, timeout, after=last)
     wanted = waiting.goal(event, found, before.get("target_provision_state"))
     waiting.judge(ended, wanted)
+
+
+def _tell_of_a_step_that_ends_first(state: State, node: str, before: dict[str, Any]) -> None:
+    flow = flow_of_state(waiting.state_of(before))
+    step = before.get(flow.step_field) if flow else None
+    if step and step.get("abortable") is False:
+        state.output.say(
+            f"{node}: {step['interface']}.{step['step']} is not abortable, so the run ends when "
+            "that step has ended. To end its wait at once: "
+            f"`deploysteps node maintenance {node} on`, and abort again"
+        )
 
 
 _GO_ON = (states.ABORT, states.UNHOLD)

@@ -240,14 +240,45 @@ def tear_down(runtime: Runtime, context: Any, node_id: str) -> None:
 
 
 def abort(runtime: Runtime, context: Any, node_id: str) -> None:
-    """Ask the node's run to end; a second time changes nothing."""
+    """Ask the node's run to end; a second time changes nothing, but in maintenance.
+
+    A step that is not abortable ends first. In maintenance the machine is the
+    operator's, and what waits is ended at once.
+    """
     node = nodes.get(runtime.database, node_id)
     flow = flow_of_state(node.provision_state)
     if flow is None or node.run_id is None:
         if not _was_aborted(runtime, node):
             raise _wrong_state(node, states.ABORT)
         return
+    _tell_of_a_step_that_ends_first(runtime, context, node, flow)
     inventory.request_abort(runtime, node, _who(context), lambda n: _to_cut_short(runtime, n))
+
+
+def _tell_of_a_step_that_ends_first(
+    runtime: Runtime, context: Any, node: Node, flow: StepFlow
+) -> None:
+    """Put into the history why nothing ends yet, and what the operator can do about it."""
+    entry, run = getattr(node, flow.step_field), runs.get(runtime.database, node.run_id or 0)
+    if not entry or run.abort_requested_at or _may_be_cut_short(runtime, node, flow, entry):
+        return
+    told = (
+        f"{_who(context)} asked for an abort; {label_of(entry)} is not abortable, so the run ends "
+        "when that step has ended. To end its wait at once, set the node to maintenance and abort "
+        "again"
+    )
+    LOG.warning("Node %s: %s", node.uuid, told)
+    row = nodes.history_row(
+        node,
+        told,
+        event_type="abort pending",
+        severity="WARNING",
+        conductor=runtime.host,
+        user=getattr(context, "user_id", None),
+        project=getattr(context, "project_id", None),
+    )
+    also = transitions.history(row)
+    runtime.database.write(lambda connection: connection.execute(also.statement, also.values))
 
 
 def unhold(runtime: Runtime, context: Any, node_id: str) -> None:
@@ -279,10 +310,12 @@ def _to_cut_short(runtime: Runtime, node: Node) -> Key | None:
     entry = getattr(node, flow.step_field)
     if entry is None or attempt.step_id != entry.get("id"):
         return None  # it went on between the two reads
-    return key_of(attempt) if _abortable(runtime, node, flow, entry) else None
+    return key_of(attempt) if _may_be_cut_short(runtime, node, flow, entry) else None
 
 
-def _abortable(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool:
+def _may_be_cut_short(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool:
+    if node.maintenance:
+        return True
     try:
         driver = runtime.registry.build(node)
     except exceptions.DeployStepsException:

@@ -566,6 +566,34 @@ def test_abort_of_a_step_that_is_not_abortable_waits_for_its_end(database, start
     assert support.outcomes(database, node)[-1] == ("solid", 1, "success")
 
 
+def test_in_maintenance_an_abort_ends_any_wait_and_before_it_says_so(database, start):
+    """F68: an agent that goes on beating and never ends its step is in the operator's hands."""
+
+    class Solid(support.Vendor):
+        @base.clean_step(priority=9)
+        def solid(self, task):
+            return states.CLEANWAIT
+
+    service = start(database, vendor=Solid)
+    node = support.enrolled(service, provision_state=states.MANAGEABLE)
+    service.manager.do_node_clean(None, node.uuid, [{"interface": "vendor", "step": "solid"}])
+    node = support.settle(database, node.uuid, states.CLEANWAIT)
+    abort(service, node)
+    abort(service, node)
+    told = [e for e in nodes.history_of(database, node.id) if e.event_type == "abort pending"]
+    assert len(told) == 1
+    assert "vendor.solid is not abortable" in told[0].event
+    assert "set the node to maintenance and abort again" in told[0].event
+    service.manager.set_node_maintenance(None, node.uuid, True, "it hangs")
+    time.sleep(0.3)
+    assert nodes.get(database, node.uuid).provision_state == states.CLEANWAIT
+    abort(service, node)
+    node = support.settle(database, node.uuid, states.CLEANFAIL)
+    assert "vendor.solid failed: aborted by" in node.last_error
+    assert node.maintenance_reason == "it hangs"
+    assert support.outcomes(database, node)[-1] == ("solid", 1, "aborted")
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_abort_while_a_step_runs_takes_effect_when_it_ends(database, start, last):
     """F67: the last step too."""

@@ -296,6 +296,24 @@ def test_a_second_abort_says_that_there_is_nothing_to_abort(stub, ok, made):
     assert told == "n: there is nothing to abort, it is 'deploy failed'\n"
 
 
+@pytest.mark.parametrize(
+    ("maintenance", "abortable", "told"),
+    [(False, False, True), (True, False, False), (False, True, False), (False, None, False)],
+)
+def test_an_abort_that_has_to_wait_says_how_it_need_not(
+    stub, ok, made, maintenance, abortable, told
+):
+    step = {"interface": "deploy", "step": "erase", "abortable": abortable}
+    node = {**made.node("clean wait"), "maintenance": maintenance, "clean_step": step}
+    stub.on("GET", "/v1/nodes/n", node)
+    stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
+    first, *more = ok("node", "abort", "n").stdout.splitlines()
+    assert bool(more) == told
+    if told:
+        assert first.startswith("n: deploy.erase is not abortable, so the run ends when")
+        assert first.endswith("`deploysteps node maintenance n on`, and abort again")
+
+
 def test_an_error_names_the_command_and_not_the_request(stub, failing):
     for path, command in (("<node>/steps", "node steps NODE"), ("n1/runs", "node runs n1")):
         text = f"no step deploy.x; GET /v1/nodes/{path} lists what there is"
