@@ -9,35 +9,36 @@ from __future__ import annotations
 
 import logging
 import random
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
-import tenacity
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
-from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
 from deploysteps import exceptions, secrets
-from deploysteps.db import counting
+from deploysteps.db import counting, dialects
+from deploysteps.db.failures import (
+    is_disconnect,
+    is_transient,
+    raise_unavailable,
+    reason_of,
+    size_of,
+)
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
-_CONNECT_TIMEOUT = 10
 _READ_ONLY = {counting.READ_ONLY: True}
 _TOO_LARGE = (1153, 1406)
 """MariaDB and MySQL: larger than a packet, larger than the column."""
-_ESCAPED = "\"'\\\n\r\0\x1a"
-"""What MariaDB and MySQL are sent with a backslash before it."""
 _LEAST_PACKET = 2**20
 """Bytes; what is smaller is never why a server hung up."""
 
@@ -76,9 +77,9 @@ class Database:
             transaction that says nothing: no step's code runs inside one.
         :param own_folder: the only folder that is made when an SQLite file is to be in it.
         """
-        self.url = _url(url)
+        self.url = dialects.url_of(url)
         self.dialect = self.url.get_backend_name()
-        self.in_memory = self.dialect == "sqlite" and _is_in_memory(self.url)
+        self.in_memory = dialects.is_in_memory(self.url)
         self.connect_wait = connect_wait
         self.idle_transaction_timeout = idle_transaction_timeout
         self._pool_timeout = pool_timeout
@@ -87,8 +88,8 @@ class Database:
             self.engine = sa.create_engine(
                 self.url,
                 hide_parameters=True,
-                **_engine_options(
-                    self,
+                **dialects.engine_options(
+                    self.url,
                     busy_timeout,
                     {
                         "pool_size": max_pool_size,
@@ -104,10 +105,7 @@ class Database:
             ) from exc
         exc_filters.register_engine(self.engine)
         counting.watch(self.engine)
-        if self.dialect == "sqlite":
-            _prepare_sqlite(self.engine, busy_timeout)
-        else:
-            _end_idle_transactions(self.engine, max(1, round(idle_transaction_timeout)))
+        dialects.prepare(self.engine, busy_timeout, idle_transaction_timeout)
         self._readers = self.engine.execution_options(**_READ_ONLY)
 
     def __repr__(self) -> str:
@@ -153,7 +151,7 @@ class Database:
                     return work(connection)
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
                 if not (again and is_disconnect(exc)):
-                    _raise_unavailable(exc)
+                    raise_unavailable(exc)
                     raise
         raise AssertionError("unreachable")
 
@@ -188,7 +186,7 @@ class Database:
                     try:
                         transaction.commit()
                     except BaseException as exc:
-                        unknown = _broke(exc)
+                        unknown = is_disconnect(exc)
                         raise
                     return result
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
@@ -196,7 +194,7 @@ class Database:
                     return result
                 self._refuse_too_large(exc)
                 if not (left and is_transient(exc)):
-                    _raise_unavailable(exc)
+                    raise_unavailable(exc)
                     raise
                 LOG.debug("Trying a transaction again: %s", type(exc).__name__)
             time.sleep(pause * random.uniform(0.5, 1.5))
@@ -210,7 +208,7 @@ class Database:
         """
         error = getattr(exc, "inner_exception", None) or exc
         code = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
-        sent = _size(getattr(error, "params", None)) if is_disconnect(exc) else 0
+        sent = size_of(getattr(error, "params", None)) if is_disconnect(exc) else 0
         if self.dialect != "mysql" or (code not in _TOO_LARGE and sent < _LEAST_PACKET):
             return
         if code in _TOO_LARGE or sent > self._largest_packet():
@@ -253,7 +251,7 @@ class Database:
         :raises DatabaseUnavailable: naming the server and the last error.
         """
         if self.dialect == "sqlite" and not self.in_memory:
-            _make_file(Path(str(self.url.database)), self._own_folder)
+            dialects.make_file(Path(str(self.url.database)), self._own_folder)
         until = time.monotonic() + self.connect_wait
         told = False
         while True:
@@ -276,156 +274,6 @@ class Database:
                 raise exceptions.NotStarted(reason="stopped while it waited for the database")
 
 
-_DRIVERS = {
-    "sqlite": ("pysqlite",),
-    "postgresql": ("psycopg", "psycopg2"),
-    "mysql": ("pymysql",),
-}
-"""The drivers that work here: synchronous ones, whose errors are translated."""
-
-
-def _url(text: str) -> sa.URL:
-    """Return the URL of a database that can be used.
-
-    :raises ConfigurationError: with what to write instead; the text itself
-        is not told, since it may hold a password.
-    """
-    try:
-        url = _rewritten(sa.make_url(text))
-    except (sa_exc.ArgumentError, ValueError):
-        # Without the cause, which quotes the text.
-        raise exceptions.ConfigurationError(
-            "[database] connection is not a database URL; "
-            "write e.g. sqlite:////var/lib/deploysteps/deploysteps.sqlite or "
-            "postgresql+psycopg://user:password@host/name"
-        ) from None
-    backend, _, driver = url.drivername.partition("+")
-    if driver not in ("", *_DRIVERS.get(backend, ())) or backend not in _DRIVERS:
-        raise exceptions.ConfigurationError(
-            f"[database] connection: {url.drivername!r} is not supported; "
-            "use sqlite, postgresql+psycopg or mysql+pymysql"
-        )
-    return url
-
-
-def _is_in_memory(url: sa.URL) -> bool:
-    name = url.database or ":memory:"
-    return ":memory:" in name or url.query.get("mode") == "memory"
-
-
-def _rewritten(url: sa.URL) -> sa.URL:
-    """Give the driver that errors are translated for."""
-    name = url.drivername
-    if name.startswith("mariadb"):
-        url = url.set(drivername="mysql" + name.removeprefix("mariadb"))
-    if url.drivername in ("mysql", "postgresql", "postgres"):
-        driver = "mysql+pymysql" if url.drivername == "mysql" else "postgresql+psycopg"
-        url = url.set(drivername=driver)
-    if url.get_backend_name() == "mysql" and "charset" not in url.query:
-        url = url.update_query_dict({"charset": "utf8mb4"})
-    return url
-
-
-def _engine_options(
-    database: Database, busy_timeout: float, pool: Mapping[str, Any]
-) -> dict[str, Any]:
-    options: dict[str, Any] = {"poolclass": sa.pool.QueuePool, **pool}
-    if database.in_memory:
-        # One connection is the whole database: threads take turns at it.
-        options.update(pool_size=1, max_overflow=0)
-    if database.dialect == "sqlite":
-        options["connect_args"] = {"check_same_thread": False, "timeout": busy_timeout}
-    else:
-        options["pool_recycle"] = 3600
-    if database.dialect == "postgresql" and "connect_timeout" not in database.url.query:
-        # A host that swallows packets would be waited for for minutes.
-        options["connect_args"] = {"connect_timeout": _CONNECT_TIMEOUT}
-    if database.dialect == "mysql":
-        # Fences and claims must see what others committed, not a snapshot.
-        options["isolation_level"] = "READ COMMITTED"
-    return options
-
-
-def _use_wal(cursor: Any, busy_timeout: float) -> None:
-    """Switch a file to WAL; the busy timeout does not hold for this one statement."""
-    tries = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_message(match=".*locked"),
-        stop=tenacity.stop_after_delay(busy_timeout),
-        wait=tenacity.wait_random(0.005, 0.05),
-        reraise=True,
-    )
-    tries(cursor.execute, "PRAGMA journal_mode = WAL")
-
-
-def _prepare_sqlite(engine: sa.Engine, busy_timeout: float) -> None:
-    @event.listens_for(engine, "connect")
-    def on_connect(dbapi_connection: Any, _record: Any) -> None:
-        dbapi_connection.isolation_level = None  # transactions are begun below
-        cursor = dbapi_connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout * 1000)}")
-        _use_wal(cursor, busy_timeout)
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: sa.Connection) -> None:
-        # A reader takes one statement's snapshot. A writer takes the lock at
-        # once: one that upgrades later fails whatever the busy timeout is.
-        if connection.get_execution_options().get("deploysteps_read"):
-            return
-        try:
-            # Past SQLAlchemy, whose way costs as much as a small UPDATE.
-            dbapi: Any = connection.connection.dbapi_connection
-            dbapi.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as exc:
-            raise db_exc.DBDeadlock(exc) from exc
-
-
-def _end_idle_transactions(engine: sa.Engine, seconds: int) -> None:
-    """Let the server end what a frozen or cut-off conductor left open.
-
-    Its row locks would make every other conductor wait, for hours where the
-    host is gone without a word.
-    """
-
-    @event.listens_for(engine, "connect")
-    def on_connect(dbapi_connection: Any, _record: Any) -> None:
-        if engine.dialect.name == "postgresql":
-            order = f"SET idle_in_transaction_session_timeout = '{seconds}s'"
-        elif "MariaDB" in dbapi_connection.get_server_info():
-            order = f"SET SESSION idle_transaction_timeout = {seconds}"
-        else:
-            return  # MySQL has no such setting
-        cursor = dbapi_connection.cursor()
-        cursor.execute(order)
-        cursor.close()
-        dbapi_connection.commit()
-
-
-def _make_file(file: Path, own_folder: str | None) -> None:
-    """Make the file, and its folder if it is our own, for their owner alone.
-
-    It holds the passwords of BMCs.
-    """
-    own = own_folder is not None and file.parent == Path(own_folder)
-    if not own and not file.parent.is_dir():  # a typo would make an empty database elsewhere
-        raise exceptions.ConfigurationError(
-            f"cannot make the database {file}: there is no folder {file.parent}; make it, or set "
-            "[database] connection or [DEFAULT] state_path"
-        )
-    try:
-        if own:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not file.exists():
-            file.touch(mode=0o600)
-    except OSError as exc:
-        raise exceptions.ConfigurationError(
-            f"cannot make the database {file}: {exc.strerror}; "
-            "set [database] connection or [DEFAULT] state_path"
-        ) from exc
-
-
 def _roll_back(transaction: sa.RootTransaction) -> None:
     try:
         transaction.rollback()
@@ -433,53 +281,3 @@ def _roll_back(transaction: sa.RootTransaction) -> None:
         # The connection is gone and its transaction with it; the first
         # error, which is on its way up, says more.
         LOG.debug("Rolling back failed: %s", type(exc).__name__)
-
-
-def reason_of(exc: BaseException) -> str:
-    """Return the first line of what the database said."""
-    inner = getattr(exc, "inner_exception", None) or exc
-    inner = getattr(inner, "orig", None) or inner
-    return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
-
-
-def is_disconnect(exc: BaseException) -> bool:
-    """Tell whether the connection is gone."""
-    inner = getattr(exc, "inner_exception", None)
-    return isinstance(exc, db_exc.DBConnectionError) or any(
-        bool(getattr(error, "connection_invalidated", False)) for error in (exc, inner)
-    )
-
-
-def _size(params: Any) -> int:
-    """Return the bytes that the texts of a statement's largest row take on the way."""
-    rows = params if isinstance(params, list) else [params or {}]
-    return max(
-        sum(
-            len(text.encode("utf-8", "replace")) + sum(map(text.count, _ESCAPED))
-            for text in row.values()
-            if isinstance(text, str)
-        )
-        for row in rows
-    )
-
-
-_broke = is_disconnect
-_TIMING = (
-    "database is locked",
-    "database table is locked",
-    "could not serialize",
-    "lock wait timeout",
-)
-
-
-def is_transient(exc: BaseException) -> bool:
-    """Tell whether the same transaction may well succeed a moment later."""
-    if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc):
-        return True
-    text = reason_of(exc).lower()
-    return any(words in text for words in _TIMING)
-
-
-def _raise_unavailable(exc: BaseException) -> None:
-    if is_transient(exc):
-        raise exceptions.DatabaseUnavailable(reason=reason_of(exc)) from exc

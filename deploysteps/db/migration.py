@@ -23,7 +23,8 @@ from deploysteps.db import event_models as event_models  # so do these
 from deploysteps.db import group_models as group_models  # its tables belong to the schema
 from deploysteps.db import machine_models as machine_models
 from deploysteps.db import types
-from deploysteps.db.engine import Database, reason_of
+from deploysteps.db.engine import Database
+from deploysteps.db.failures import reason_of
 from deploysteps.db.models import Base, SchemaRevision, table
 
 if TYPE_CHECKING:

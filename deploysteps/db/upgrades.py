@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from deploysteps.db.engine import Database, again, reason_of
+from deploysteps.db.engine import Database, again
+from deploysteps.db.failures import reason_of
 from deploysteps.db.models import Base, Node, StepAttempt, StepRun, table
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 

@@ -1,0 +1,63 @@
+"""What the errors of databases mean, whatever the database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_db import exception as db_exc
+
+from deploysteps import exceptions
+
+_TIMING = (
+    "database is locked",
+    "database table is locked",
+    "could not serialize",
+    "lock wait timeout",
+)
+_ESCAPED = "\"'\\\n\r\0\x1a"
+"""What MariaDB and MySQL are sent with a backslash before it."""
+
+
+def reason_of(exc: BaseException) -> str:
+    """Return the first line of what the database said."""
+    inner = getattr(exc, "inner_exception", None) or exc
+    inner = getattr(inner, "orig", None) or inner
+    return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
+
+
+def is_disconnect(exc: BaseException) -> bool:
+    """Tell whether the connection is gone."""
+    inner = getattr(exc, "inner_exception", None)
+    return isinstance(exc, db_exc.DBConnectionError) or any(
+        bool(getattr(error, "connection_invalidated", False)) for error in (exc, inner)
+    )
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Tell whether the same transaction may well succeed a moment later."""
+    if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc):
+        return True
+    text = reason_of(exc).lower()
+    return any(words in text for words in _TIMING)
+
+
+def raise_unavailable(exc: BaseException) -> None:
+    """Tell that the database is away, if that is what an error says.
+
+    :raises DatabaseUnavailable: it does.
+    """
+    if is_transient(exc):
+        raise exceptions.DatabaseUnavailable(reason=reason_of(exc)) from exc
+
+
+def size_of(params: Any) -> int:
+    """Return the bytes that the texts of a statement's largest row take on the way."""
+    rows = params if isinstance(params, list) else [params or {}]
+    return max(
+        sum(
+            len(text.encode("utf-8", "replace")) + sum(map(text.count, _ESCAPED))
+            for text in row.values()
+            if isinstance(text, str)
+        )
+        for row in rows
+    )
