@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from deploysteps import conf as configuration
 from deploysteps.conductor.service import Service
 from deploysteps.db import migration
 from deploysteps.db.engine import Database
-from deploysteps.db.models import Base
+from deploysteps.db.mapping import Base
 
 SERVERS = {
     "postgresql": os.environ.get(
@@ -24,6 +25,13 @@ SERVERS = {
     "mysql": os.environ.get("DEPLOYSTEPS_TEST_MYSQL", "mysql+pymysql://root@127.0.0.1:3306/mysql"),
 }
 KINDS = ("sqlite", *SERVERS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what lives as long as the session: thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def refuse_or_skip(reason: str) -> None:

@@ -46,6 +46,8 @@ def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[..
     for found in made:
         found.database.dispose()
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py does
 
 
 def restarted(stage: Stage, at: int) -> None:

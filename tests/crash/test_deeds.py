@@ -104,6 +104,8 @@ def telling(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[
     for found in made:
         found.database.dispose()
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py does
 
 
 @pytest.mark.crash
