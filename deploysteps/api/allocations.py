@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import falcon
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.api import (
     answer_schemas,
     answers,
@@ -281,7 +281,7 @@ class OneAllocation(_Allocations):
         done(resp, 204)
 
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
-        missing = group_exceptions.AllocationNotFound(allocation=ident[:255])
+        missing = exceptions.AllocationNotFound(allocation=ident[:255])
         if not is_ident(ident):
             raise missing
         return self.may(req, allocations.get(self.database, ident), missing)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import falcon
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.api import (
     answer_schemas,
     arguments,
@@ -101,7 +101,7 @@ class PortLists(call.Resource):
 
         :raises PortgroupNotFound: there is none for him.
         """
-        missing = group_exceptions.PortgroupNotFound(portgroup=ident[:255])
+        missing = exceptions.PortgroupNotFound(portgroup=ident[:255])
         if not is_ident(ident):
             raise missing
         found = portgroups.get(self.database, ident)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from deploysteps import exceptions, group_exceptions, states
+from deploysteps import exceptions, states
 from deploysteps.conductor import words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import acquire
@@ -188,9 +188,9 @@ def _backfill(runtime: Runtime, context: Any, row: Mapping[str, Any], node_uuid:
             node = task.node
             problem = _unfit(runtime, node, made)
             if problem is not None:
-                raise group_exceptions.AllocationFailed(uuid=made.uuid, error=problem)
+                raise exceptions.AllocationFailed(uuid=made.uuid, error=problem)
             if rows.of_node(runtime.database, node.id) is not None:
-                raise group_exceptions.NodeHasAllocation(node=node.uuid)
+                raise exceptions.NodeHasAllocation(node=node.uuid)
             node.instance_uuid = made.uuid
             node.set_instance_info("traits", list(made.traits))
             given = {**row, "uuid": made.uuid, "state": rows.ACTIVE, "node_id": node.id}
@@ -199,7 +199,7 @@ def _backfill(runtime: Runtime, context: Any, row: Mapping[str, Any], node_uuid:
                 unlock=True,
                 then=lambda connection: rows.insert_given(connection, given),
             )
-    except group_exceptions.AllocationFailed as exc:
+    except exceptions.AllocationFailed as exc:
         why = words.shortened(words.text_of(exc), words.LAST_ERROR_BYTES)
         failed = {"uuid": made.uuid, "state": rows.ERROR, "last_error": why}
         rows.insert(runtime.database, {**row, **failed})

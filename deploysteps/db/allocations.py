@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from deploysteps import exceptions, group_exceptions, states
+from deploysteps import exceptions, states
 from deploysteps.db import traits, types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.group_models import Allocation
@@ -51,7 +51,7 @@ def _get(connection: sa.Connection, ident: str) -> Allocation:
     query = rows_of(Allocation).where(column == (ident.lower() if by_uuid else ident))
     found = fetch(connection, Allocation, query)
     if not found:
-        raise group_exceptions.AllocationNotFound(allocation=ident)
+        raise exceptions.AllocationNotFound(allocation=ident)
     return found[0]
 
 
@@ -137,7 +137,7 @@ def update(
         query = rows_of(Allocation).where(_A.c.uuid == uuid).with_for_update()
         found = fetch(connection, Allocation, query)
         if not found:
-            raise group_exceptions.AllocationNotFound(allocation=uuid)
+            raise exceptions.AllocationNotFound(allocation=uuid)
         for name, value in before.items():
             if types.encode(getattr(found[0], name)) != types.encode(value):
                 raise exceptions.Conflict(

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.db.engine import Database, again
 from deploysteps.db.group_models import Chassis
 from deploysteps.db.models import Node
 from deploysteps.db.saved import Saved
 
-CHASSIS = Saved(Chassis, lambda ident: group_exceptions.ChassisNotFound(chassis=ident))
+CHASSIS = Saved(Chassis, lambda ident: exceptions.ChassisNotFound(chassis=ident))
 
 get = CHASSIS.get
 listing = CHASSIS.listing

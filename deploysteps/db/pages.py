@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.models import Base, Node, table
 
@@ -194,13 +194,13 @@ _CLASHES: dict[tuple[str, str], tuple[type[exceptions.Conflict], dict[str, str]]
     ("deploy_templates", "name"): (exceptions.DeployTemplateDuplicateName, {"name": "name"}),
     ("runbooks", "uuid"): (exceptions.RunbookAlreadyExists, {"uuid": "uuid"}),
     ("runbooks", "name"): (exceptions.RunbookDuplicateName, {"name": "name"}),
-    ("allocations", "uuid"): (group_exceptions.AllocationAlreadyExists, {"uuid": "uuid"}),
-    ("allocations", "name"): (group_exceptions.AllocationDuplicateName, {"name": "name"}),
-    ("allocations", "node_id"): (group_exceptions.NodeHasAllocation, {"node": "uuid"}),
-    ("chassis", "uuid"): (group_exceptions.ChassisAlreadyExists, {"uuid": "uuid"}),
-    ("portgroups", "uuid"): (group_exceptions.PortgroupAlreadyExists, {"uuid": "uuid"}),
-    ("portgroups", "name"): (group_exceptions.PortgroupDuplicateName, {"name": "name"}),
-    ("portgroups", "address"): (group_exceptions.PortgroupMACAlreadyExists, {"mac": "address"}),
+    ("allocations", "uuid"): (exceptions.AllocationAlreadyExists, {"uuid": "uuid"}),
+    ("allocations", "name"): (exceptions.AllocationDuplicateName, {"name": "name"}),
+    ("allocations", "node_id"): (exceptions.NodeHasAllocation, {"node": "uuid"}),
+    ("chassis", "uuid"): (exceptions.ChassisAlreadyExists, {"uuid": "uuid"}),
+    ("portgroups", "uuid"): (exceptions.PortgroupAlreadyExists, {"uuid": "uuid"}),
+    ("portgroups", "name"): (exceptions.PortgroupDuplicateName, {"name": "name"}),
+    ("portgroups", "address"): (exceptions.PortgroupMACAlreadyExists, {"mac": "address"}),
 }
 # How each database names the constraint; anchored, since the text quotes
 # the value as well, and that may look like anything.

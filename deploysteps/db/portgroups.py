@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.db.engine import Database, again
 from deploysteps.db.group_models import Portgroup
 from deploysteps.db.models import Node, Port
@@ -14,7 +14,7 @@ _SEEN = sa.select(Node.id)
 
 PORTGROUPS = Saved(
     Portgroup,
-    lambda ident: group_exceptions.PortgroupNotFound(portgroup=ident),
+    lambda ident: exceptions.PortgroupNotFound(portgroup=ident),
     filters={
         "node_id": lambda v: Portgroup.node_id == v,
         "address": lambda v: Portgroup.address == v.lower(),

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
-from deploysteps import exceptions, group_exceptions, states
+from deploysteps import exceptions, states
 from deploysteps.conductor import allocations as work
 from deploysteps.conductor.task_manager import acquire
 from deploysteps.db import allocations, nodes, traits, types
@@ -228,9 +228,9 @@ def test_nodes_that_stay_locked_are_told(sqlite, start, conf):
 
 def test_clashes_are_told_apart(service):
     one = ask(service, name="a")
-    with pytest.raises(group_exceptions.AllocationDuplicateName):
+    with pytest.raises(exceptions.AllocationDuplicateName):
         ask(service, name="a")
-    with pytest.raises(group_exceptions.AllocationAlreadyExists):
+    with pytest.raises(exceptions.AllocationAlreadyExists):
         ask(service, uuid=one.uuid)
     assert service.runtime.workers.busy <= 1
 
@@ -283,7 +283,7 @@ def test_a_deleted_allocation_frees_its_node(database, start):
     service.manager.destroy_allocation(None, one.uuid)
     now = again(database, node)
     assert (now.instance_uuid, now.instance_info, now.reservation) == (None, {}, None)
-    with pytest.raises(group_exceptions.AllocationNotFound):
+    with pytest.raises(exceptions.AllocationNotFound):
         again(database, one)
 
 
@@ -314,7 +314,7 @@ def test_with_the_node_goes_the_allocation(database, start):
     node, one = allocated(service)
     nodes.set_unlocked(database, node.id, {"maintenance": True})
     service.manager.destroy_node(None, node.uuid)
-    with pytest.raises(group_exceptions.AllocationNotFound):
+    with pytest.raises(exceptions.AllocationNotFound):
         again(database, one)
 
 
@@ -358,7 +358,7 @@ def test_a_node_in_use_is_given_its_allocation_afterwards(service):
 )
 def test_a_node_that_does_not_fit_is_refused_and_the_reason_kept(service, values, asked, words):
     node = node_of(service.database, **{"provision_state": states.ACTIVE, **values})
-    with pytest.raises(group_exceptions.AllocationFailed, match=words) as caught:
+    with pytest.raises(exceptions.AllocationFailed, match=words) as caught:
         ask(service, name="a", node_uuid=node.uuid, **{"traits": [], **asked})
     assert caught.value.code == 400
     one = allocations.get(service.database, "a")
@@ -371,6 +371,6 @@ def test_a_node_that_has_an_allocation_gets_no_other(service):
     nodes.set_unlocked(
         service.database, node.id, {"provision_state": states.ACTIVE, "instance_uuid": None}
     )
-    with pytest.raises(group_exceptions.NodeHasAllocation):
+    with pytest.raises(exceptions.NodeHasAllocation):
         ask(service, name="b", node_uuid=node.uuid, traits=[])
     assert again(service.database, one).node_id == node.id

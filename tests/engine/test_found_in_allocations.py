@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deploysteps import exceptions, group_exceptions, states
+from deploysteps import exceptions, states
 from deploysteps.conductor import allocations as working
 from deploysteps.conductor.task_manager import acquire
 from deploysteps.db import allocations, nodes
@@ -69,7 +69,7 @@ def test_a_locked_node_leaves_nothing_behind_under_the_name(service, conf):
 def test_a_clash_is_told_in_words_and_writes_neither(service):
     ask(service, name="a")
     node = node_of(service, states.ACTIVE)
-    with pytest.raises(group_exceptions.AllocationDuplicateName, match="a"):
+    with pytest.raises(exceptions.AllocationDuplicateName, match="a"):
         ask(service, name="a", node_uuid=node.uuid)
     found = nodes.get(service.database, node.id)
     assert (found.instance_uuid, found.reservation) == (None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploysteps import exceptions, group_exceptions
+from deploysteps import exceptions
 from deploysteps.db import chassis, nodes, portgroups, ports
 from tests import support
 
@@ -28,10 +28,10 @@ def test_a_chassis_and_its_nodes(database, start):
     assert changed.extra == {"a": 1}
     with pytest.raises(exceptions.Conflict):
         manager.update_chassis(None, case.uuid, {"extra": {}}, {"extra": {"b": 1}})
-    with pytest.raises(group_exceptions.ChassisAlreadyExists):
+    with pytest.raises(exceptions.ChassisAlreadyExists):
         manager.create_chassis(None, {"uuid": case.uuid})
     manager.destroy_chassis(None, case.uuid)
-    with pytest.raises(group_exceptions.ChassisNotFound):
+    with pytest.raises(exceptions.ChassisNotFound):
         manager.destroy_chassis(None, case.uuid)
     assert chassis.listing(database) == []
 
@@ -46,9 +46,9 @@ def test_a_portgroup_and_its_ports(database, start):
     assert (group.address, group.mode) == ("aa:bb:cc:dd:ee:ff", "active-backup")
     assert group.node_uuid == node.uuid and group.standalone_ports_supported is True
     for values, error in (
-        ({"name": "pg"}, group_exceptions.PortgroupDuplicateName),
-        ({"address": "aa:bb:cc:dd:ee:ff"}, group_exceptions.PortgroupMACAlreadyExists),
-        ({"uuid": group.uuid}, group_exceptions.PortgroupAlreadyExists),
+        ({"name": "pg"}, exceptions.PortgroupDuplicateName),
+        ({"address": "aa:bb:cc:dd:ee:ff"}, exceptions.PortgroupMACAlreadyExists),
+        ({"uuid": group.uuid}, exceptions.PortgroupAlreadyExists),
     ):
         with pytest.raises(error) as caught:
             manager.create_portgroup(None, other.uuid, values)
