@@ -2,8 +2,9 @@
 
 A controller that does not answer costs the others at most one thread for
 ``sync_power_state_call_timeout``: then its turn is over, though no thread can
-be ended, and it is left alone until that call has come back. Those that failed
-come last in a round, and ever more rarely.
+be ended. As long as that call has not come back, each further turn counts as one
+more failure, and the call is made once more, by another thread, after ever longer
+times. Those that failed come last in a round, and ever more rarely.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ _PAGE = 200
 """Nodes that one query reads."""
 _LONGEST_PAUSE = 8
 """Rounds after which a machine that keeps failing is asked again, at the latest."""
-_HANGING_PER_WORKER = 4
+_HANGING_PER_WORKER = 32
 """How many calls that do not come back are borne, for each worker."""
+_HANGING_AGAIN_PER_WORKER = 4
+"""With how many of them those that failed when they were asked last are still asked."""
+_MADE_AGAIN = 20
+"""Limits of a call after which one that has not come back is made once more; doubles."""
 _TOLD = (states.POWER_ON, states.POWER_OFF)
 
 
@@ -46,6 +51,8 @@ class _Call:
     """Its answer has not come."""
     written_off: bool = False
     """Its turn is over, and its thread goes on."""
+    replaced: bool = False
+    """The same was asked again, by another thread."""
 
 
 @dataclasses.dataclass
@@ -55,6 +62,8 @@ class _Failing:
     count: int = 0
     pause: int = 0
     """Rounds that are still to pass."""
+    replaced: int = 0
+    """How many of its calls were made again because they did not come back."""
 
 
 class Rounds(abc.ABC):
@@ -71,6 +80,8 @@ class Rounds(abc.ABC):
         self._changed = threading.Condition()
         self._live: dict[int, _Call] = {}
         self._hanging: dict[int, _Call] = {}
+        self._replaced = 0
+        """How many calls hang that were made again."""
         self._failing: dict[int, _Failing] = {}
         self._thread = threading.Thread(target=self._run, name=self.purpose, daemon=True)
 
@@ -100,7 +111,7 @@ class Rounds(abc.ABC):
     @property
     def hanging(self) -> int:
         """How many calls do not come back."""
-        return len(self._hanging)
+        return len(self._hanging) + self._replaced
 
     # --- a round -----------------------------------------------------------------
 
@@ -135,12 +146,33 @@ class Rounds(abc.ABC):
         return asked
 
     def _pauses(self, node: Node) -> bool:
-        if node.id in self._hanging or node.id in self._live:
-            return True
+        """Tell whether a machine is not asked in this round."""
         failing = self._failing.get(node.id)
-        if failing is None or failing.pause <= 0:
+        if failing is not None and failing.pause > 0:
+            failing.pause -= 1
+            return True
+        with self._changed:
+            call = self._hanging.get(node.id)
+            if call is None:
+                return node.id in self._live
+            since = time.monotonic() - call.began
+            if self._is_made_again(call, since, failing):
+                return False
+        self._did_not_answer(call, since)
+        return True
+
+    def _is_made_again(self, call: _Call, since: float, failing: _Failing | None) -> bool:
+        """Tell whether to ask what has not come back once more; under the condition's lock."""
+        conf = self._runtime.conf.conductor
+        times = failing.replaced if failing else 0
+        if since < conf.sync_power_state_call_timeout * _MADE_AGAIN * 2**times:
             return False
-        failing.pause -= 1
+        if self.hanging >= _HANGING_AGAIN_PER_WORKER * conf.sync_power_state_workers:
+            return False
+        call.replaced = True
+        del self._hanging[call.node.id]
+        self._replaced += 1
+        self._failing.setdefault(call.node.id, _Failing()).replaced += 1
         return True
 
     def _begin(self, node: Node) -> bool:
@@ -149,11 +181,13 @@ class Rounds(abc.ABC):
         workers = conf.sync_power_state_workers
         if not self._wait(lambda: len(self._live) < workers):
             return False
-        if len(self._hanging) >= _HANGING_PER_WORKER * workers:
+        again = node.id in self._failing
+        if self.hanging >= workers * (_HANGING_AGAIN_PER_WORKER if again else _HANGING_PER_WORKER):
             LOG.warning(
-                "%d calls to machines do not come back; the rest of this round of %s is left out",
-                len(self._hanging),
+                "%d calls to machines do not come back; in this round of %s %s is left out",
+                self.hanging,
                 self.purpose,
+                "what failed before" if again else "the rest",
             )
             return False
         call = _Call(node, time.monotonic())
@@ -185,9 +219,9 @@ class Rounds(abc.ABC):
             for call in overdue:
                 self._did_not_answer(call, limit)
 
-    def _did_not_answer(self, call: _Call, limit: float) -> None:
+    def _did_not_answer(self, call: _Call, since: float) -> None:
         try:
-            self.silent(call.node, f"no answer within {limit:g} s")
+            self.silent(call.node, f"no answer within {since:.3g} s")
         except exceptions.DeployStepsException as exc:
             LOG.warning("Node %s: %s: %s", call.node.uuid, self.purpose, exc)
 
@@ -216,8 +250,10 @@ class Rounds(abc.ABC):
             LOG.error("Node %s: %s failed\n%s", node.uuid, self.purpose, words.traced(exc, held))
         finally:
             with self._changed:
-                self._live.pop(node.id, None)
-                self._hanging.pop(node.id, None)
+                for calls in (self._live, self._hanging):
+                    if calls.get(node.id) is call:
+                        del calls[node.id]
+                self._replaced -= call.replaced
                 self._changed.notify_all()
 
     def _told(self, task: TaskManager) -> tuple[str | None, str | None]:

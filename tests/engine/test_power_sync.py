@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import power_sync
+from deploysteps.conductor import power_sync, rounds
 from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.task_manager import acquire
 from deploysteps.db import conductors, nodes, power
@@ -347,12 +347,50 @@ def test_calls_that_do_not_come_back_are_bounded(service, sync, conf):
     """A pool that is dead as a whole takes no more threads than these."""
     conf.set_override("sync_power_state_workers", 1, group="conductor")
     conf.set_override("sync_power_state_call_timeout", 0.05, group="conductor")
-    for number in range(12):
+    for number in range(40):
         Machine.says[f"n{number}"] = threading.Event()
         node_of(service, f"n{number}")
     for _ in range(3):
         sync.round()
-    assert sync.hanging == 4
+    assert sync.hanging == 32
+
+
+def test_a_dead_rack_leaves_no_healthy_machine_out(service, sync, conf):
+    """Those behind it are asked in each round, also while all its calls hang."""
+    conf.set_override("sync_power_state_workers", 1, group="conductor")
+    conf.set_override("sync_power_state_call_timeout", 0.05, group="conductor")
+    for number in range(12):
+        Machine.says[f"n{number}"] = threading.Event()
+        node_of(service, f"n{number}")
+    node_of(service, "well")
+    for _ in range(3):
+        Machine.asked.clear()
+        sync.round()
+        assert "well" in Machine.asked
+    assert sync.hanging == 12
+
+
+def test_a_call_that_never_comes_back_counts_in_each_round(service, sync, conf, monkeypatch):
+    """Its node goes into maintenance, and it is asked again although no thread can be ended."""
+    conf.set_override("sync_power_state_call_timeout", 0.05, group="conductor")
+    conf.set_override("power_state_sync_max_retries", 2, group="conductor")
+    monkeypatch.setattr(rounds, "_MADE_AGAIN", 1_000_000)
+    hung = Machine.says["n"] = threading.Event()
+    node = node_of(service, "n")
+    while not again(service, node).maintenance:
+        sync.round()
+    now = again(service, node)
+    assert Machine.asked == ["n"] and sync.hanging == 1
+    assert now.fault == power.FAULT and now.power_state is None
+    assert "3 times in a row" in now.maintenance_reason
+    service.manager.set_node_maintenance(None, node.uuid, False, None)
+    Machine.says["n"] = OFF
+    monkeypatch.setattr(rounds, "_MADE_AGAIN", 0)
+    sync.round()
+    assert Machine.asked == ["n", "n"] and sync.hanging == 1
+    assert again(service, node).power_state == OFF
+    hung.set()
+    support.until(lambda: sync.hanging == 0)
 
 
 def test_a_call_that_comes_back_late_changes_nothing_and_the_node_is_asked_again(
