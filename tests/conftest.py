@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from deploysteps import conf as configuration
 from deploysteps.conductor.service import Service
 from deploysteps.db import migration
 from deploysteps.db.engine import Database
-from deploysteps.db.mapping import Base
+from deploysteps.db.models import Base
 
 SERVERS = {
     "postgresql": os.environ.get(
@@ -94,32 +96,55 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def memory() -> Iterator[Path]:
+    """A folder, in memory where there is such a place: a test's database survives no power cut."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def template(memory: Path) -> Path:
+    """An SQLite file with the schema, to be copied: making it anew each time is slow."""
+    file = memory / "template.sqlite"
+    made = Database(f"sqlite:///{file}")
+    migration.ensure(made)
+    made.dispose()
+    return file
+
+
 @pytest.fixture
-def url(kind: str, servers: Servers, tmp_path: Path) -> str:
+def url(kind: str, servers: Servers, memory: Path) -> Iterator[str]:
     """The URL of a database of this kind, with whatever the last test left in it."""
-    if kind == "sqlite":
-        return f"sqlite:///{tmp_path}/deploysteps.sqlite"
-    return servers.url(kind)
+    if kind != "sqlite":
+        yield servers.url(kind)
+        return
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
+        yield f"sqlite:///{folder}/deploysteps.sqlite"
 
 
 @pytest.fixture
-def database(url: str) -> Iterator[Database]:
+def database(kind: str, url: str, template: Path) -> Iterator[Database]:
     """A database of each kind with the schema and no rows."""
+    if kind == "sqlite":
+        shutil.copy(template, str(sa.make_url(url).database))
     found = Database(url, connect_wait=5)
     found.wait_ready(print)
-    emptied(found)
+    if kind != "sqlite":
+        emptied(found)
     yield found
     found.dispose()
 
 
 @pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Database]:
+def sqlite(template: Path, memory: Path) -> Iterator[Database]:
     """An SQLite file with the schema and no rows."""
-    found = Database(f"sqlite:///{tmp_path}/deploysteps.sqlite")
-    found.wait_ready(print)
-    migration.ensure(found)
-    yield found
-    found.dispose()
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
+        shutil.copy(template, Path(folder) / "deploysteps.sqlite")
+        found = Database(f"sqlite:///{folder}/deploysteps.sqlite")
+        yield found
+        found.dispose()
 
 
 def emptied(database: Database) -> None:

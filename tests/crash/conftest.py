@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,6 @@ from typing import Any
 import pytest
 
 from tests.crash.stepwise import KILLED
-
-MEMORY = Path("/dev/shm")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,20 +29,6 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
-
-
-@pytest.fixture
-def url(kind: str, servers: Any, tmp_path: Path) -> Iterator[str]:
-    """The URL of a database; a file is kept in memory where there is such a place.
-
-    What has to survive here is the end of a process, and no power cut.
-    """
-    if kind != "sqlite":
-        yield servers.url(kind)
-        return
-    place = str(MEMORY) if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
-        yield f"sqlite:///{folder}/deploysteps.sqlite"
 
 
 @pytest.fixture

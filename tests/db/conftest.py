@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from deploysteps.db import migration, nodes
+from deploysteps.db import nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node
-from tests.conftest import KINDS, Servers, emptied
+from tests.conftest import KINDS, Servers
 
 
 def _new_url(kind: str, servers: Servers, folder: Path, name: str) -> str:
@@ -63,37 +62,6 @@ def shared(
     yield found
     found.dispose()
     _drop(kind, servers, "shared")
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite file with the schema, to be copied: making it anew each time is slow."""
-    file = tmp_path_factory.mktemp("template") / "deploysteps.sqlite"
-    made = Database(f"sqlite:///{file}")
-    migration.ensure(made)
-    made.dispose()
-    return file
-
-
-@pytest.fixture
-def sqlite(template: Path, tmp_path: Path) -> Iterator[Database]:
-    """An SQLite file with the schema and no rows."""
-    shutil.copy(template, tmp_path / "deploysteps.sqlite")
-    found = Database(f"sqlite:///{tmp_path}/deploysteps.sqlite")
-    yield found
-    found.dispose()
-
-
-@pytest.fixture
-def database(kind: str, url: str, template: Path, tmp_path: Path) -> Iterator[Database]:
-    """A database of each kind with the schema and no rows."""
-    if kind == "sqlite":
-        shutil.copy(template, tmp_path / "deploysteps.sqlite")
-    found = Database(url, connect_wait=5)
-    if kind != "sqlite":
-        emptied(found)
-    yield found
-    found.dispose()
 
 
 Make = Callable[..., Node]

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from deploysteps.db import migration, nodes, ports
-from deploysteps.db.engine import Database
+from deploysteps.db import nodes, ports
 from tests.support_api import Api, Recording
-
-
-@pytest.fixture(scope="session")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the schema: copying it is much cheaper than migrating hundreds of times."""
-    path = tmp_path_factory.mktemp("schema") / "deploysteps.sqlite"
-    database = Database(f"sqlite:///{path}")
-    migration.ensure(database)
-    database.dispose()
-    return path
-
-
-@pytest.fixture
-def sqlite(schema: Path, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "deploysteps.sqlite"
-    shutil.copy(schema, path)
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.dispose()
 
 
 @pytest.fixture
