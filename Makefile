@@ -25,7 +25,7 @@ proofs: $(VENV)/.tests ## Walk all states, race, and upgrade with two real proce
 	$(BIN)/pytest -n $(WORKERS) -m proof
 
 processes: $(VENV)/.tests ## Run the service as a process: kill it, stream, send webhooks, use its commands
-	$(BIN)/pytest -n $(WORKERS) -m process tests/service
+	$(BIN)/pytest -n $(WORKERS) -m process tests/service tests/agent
 
 load: $(VENV)/.tests ## Put fifty agents and four polled machines on one service with SQLite
 	$(BIN)/pytest -m load -s tests/load

@@ -15,6 +15,8 @@ from deploysteps.cli.local_service import LocalService
 from tests import support
 from tests.agent.fake_agent import FakeAgent, runs_for, says, step
 
+pytestmark = pytest.mark.process
+
 MAC = "52:54:00:00:00:01"
 SETTINGS = {
     "conductor": {"recovery_interval": 0.5, "step_poll_interval": 0.2},

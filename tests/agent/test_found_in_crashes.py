@@ -10,6 +10,8 @@ from tests.agent.fake_agent import step
 from tests.agent.test_crashes import Running
 from tests.agent.test_crashes import running as running
 
+pytestmark = pytest.mark.process
+
 REBOOTS = 3.0
 """Seconds that a reboot takes here: the conductor is killed meanwhile."""
 

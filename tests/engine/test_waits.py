@@ -684,6 +684,7 @@ def test_undeploy_ends_a_run_that_waits(database, start):
     assert support.last_run(database, node).flow == "clean"
 
 
+@pytest.mark.proof
 def test_a_thousand_waits_hold_no_thread_and_cost_one_query(sqlite, start, conf):
     """F87, F88, promise 9."""
     conf.set_override("max_concurrent_deploy", 0, group="conductor")
