@@ -15,6 +15,10 @@ FLAG: Schema = {"type": "boolean"}
 UUID: Schema = {"type": "string", "format": "uuid"}
 
 
+TEXTS: Schema = {"type": "array", "minItems": 1, "items": TEXT}
+"""Separated by commas, or given several times."""
+
+
 def since(minor: int, schema: Schema) -> Schema:
     """Return a schema that says since which version its value may be given."""
     return {**schema, "x-since": f"1.{minor}"} if minor > versions.MIN else schema

@@ -28,15 +28,24 @@ from deploysteps.api import (
 from deploysteps.api.answers import done, fields_of, listed_fields, send, send_text
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
-from deploysteps.db import allocations, chassis, nodes, traits
+from deploysteps.db import allocations, chassis, nodes, power, traits
 from deploysteps.db.models import Node
+from deploysteps.db.pages import is_uuid
 
-_FLAGS = frozenset({"associated", "maintenance", "retired", "sharded"})
+_FLAGS = frozenset({"associated", "include_children", "maintenance", "retired", "sharded"})
+_UUIDS = frozenset({"chassis_uuid", "instance_uuid"})
 _SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__table__.columns}
 _KIND = changes.Kind(what="node", schema=schemas.NODE, table=versions.NODE_FIELDS)
 
+_KINDS = {
+    **dict.fromkeys(_FLAGS, arguments.FLAG),
+    **dict.fromkeys(_UUIDS, arguments.UUID),
+    "fault": arguments.choice(power.FAULTS),
+    "provision_state": arguments.choice(states.STATES),
+    "shard": arguments.TEXTS,
+}
 _FILTERS = {
-    name: arguments.since(first, arguments.FLAG if name in _FLAGS else arguments.TEXT)
+    name: arguments.since(first, _KINDS.get(name, arguments.TEXT))
     for name, first in versions.NODE_FILTERS.items()
 }
 _LIST = Operation(
@@ -45,9 +54,6 @@ _LIST = Operation(
     query={
         **arguments.listed(versions.NODE_FIELDS),
         **_FILTERS,
-        "provision_state": arguments.since(
-            versions.NODE_FILTERS["provision_state"], arguments.choice(states.STATES)
-        ),
         **arguments.page(_SORTABLE),
     },
     answers={200: answer_schemas.NODES},
@@ -114,7 +120,7 @@ class _NodeList(_Nodes):
         query.finish()
         permits.sort(req, page.sort_key)
         if in_chassis is not None:
-            filters["chassis_uuid"] = chassis.get(self.database, in_chassis[:255]).uuid
+            filters["chassis_uuid"] = self._chassis(req, in_chassis[:255])
         project = call.caller(req).only("node")
         if project is not None:
             filters["visible_to"] = project
@@ -131,20 +137,47 @@ class _NodeList(_Nodes):
             onward = paging.onward(page, writer.item(shown[-1]).uuid, req=req, base=base)
         send_text(resp, writer.document(shown, beside, onward))
 
+    def _chassis(self, req: falcon.Request, ident: str) -> str:
+        """Return the uuid of the chassis of a path.
+
+        :raises ChassisNotFound: there is none. Who may see none is not told whether there is.
+        """
+        may_know = call.caller(req).may("baremetal:chassis:get")
+        return chassis.get(self.database, ident).uuid if may_know else ident.lower()
+
     def _filters(self, query: Query, version: int) -> dict[str, Any]:
         given = [name for name in versions.NODE_FILTERS if name in query]
         versions.check_all(given, versions.NODE_FILTERS, version)
-        found: dict[str, Any] = {
-            name: query.flag(name) if name in _FLAGS else query.text(name) for name in given
-        }
-        state = found.get("provision_state")
-        if state is not None and state not in states.STATES:
-            raise exceptions.Invalid(f"Provision state {state[:80]!r} is not valid")
+        found = {name: _taken(query, name) for name in given}
+        if "shard" in found:
+            found["shard_in"] = found.pop("shard")
+        if not found.pop("include_children", None) and "parent_node" not in found:
+            found["has_parent"] = False  # a part of a machine is none that could be used
         if "conductor" in found:
             conductor = found.pop("conductor")
             charge = offers.in_charge(self.services)
             found["served_in"] = [key for key, name in charge.items() if name == conductor]
         return found
+
+
+def _taken(query: Query, name: str) -> Any:
+    """Return the value of a filter.
+
+    :raises Invalid: it is none that a node can have.
+    """
+    if name in _FLAGS:
+        return query.flag(name)
+    if name == "shard":
+        return query.names(name)
+    value = query.text(name) or ""
+    if name in _UUIDS:
+        if not is_uuid(value):
+            raise exceptions.Invalid(f"{name} must be a UUID, not {value[:80]!r}")
+        return value.lower()
+    if value not in _KINDS.get(name, {}).get("enum", (value,)):
+        known = ", ".join(_KINDS[name]["enum"])
+        raise exceptions.Invalid(f"There is no {name} {value[:80]!r}; there are {known}")
+    return value
 
 
 class NodesDetail(_NodeList):
@@ -199,7 +232,8 @@ class Nodes(_NodeList):
         """Create a node: ``available`` before 1.11, ``enroll`` from then on."""
         Query(req).finish()
         values = changes.new(self, req, _KIND)
-        permits.node_to_create(req, self.database, values)
+        permits.node_to_create(req, values)
+        permits.parent_of(req, self.database, values, values.get("owner"))
         enrolled = call.version(req) >= versions.ENROLL
         values["provision_state"] = states.ENROLL if enrolled else states.AVAILABLE
         item = self.client.create_node(call.of(req).context, values)
@@ -253,6 +287,7 @@ class OneNode(_Nodes):
         body = bodies.read(req, self.conf)
         permits.node_to_change(req, item, patch.parse(body))
         values = changes.of(self, req, item, _KIND, body)
+        permits.parent_of(req, self.database, values, values.get("owner", item.owner))
         if reset and "driver" not in values:
             raise exceptions.Invalid(
                 "The reset_interfaces parameter can only be used when changing the node's driver."
@@ -265,13 +300,12 @@ class OneNode(_Nodes):
         def update(context: Any, uuid: str, values: Any, before: Any) -> Node:
             return self.client.update_node(context, uuid, values, reset, before)
 
-        maintenance = values.pop("maintenance", None)
-        item = changes.kept(req, item, values, update)
-        if maintenance is not None:
-            # A verb of its own: it needs no lock, and a run must hear of it.
-            self.client.set_node_maintenance(call.of(req).context, item.uuid, maintenance, None)
-            item = nodes.get(self.database, item.id)
-        return item
+        if list(values) != ["maintenance"]:
+            return changes.kept(req, item, values, update)
+        # A verb of its own: it needs no lock, and a run must hear of it.
+        context, on = call.of(req).context, values["maintenance"]
+        self.client.set_node_maintenance(context, item.uuid, on, None)
+        return nodes.get(self.database, item.id)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Remove a node's record."""

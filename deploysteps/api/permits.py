@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -13,7 +12,6 @@ from deploysteps import exceptions, states
 from deploysteps.access import rules
 from deploysteps.access.caller import Caller
 from deploysteps.api import answers, call, patch, schemas
-from deploysteps.db import nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, Runbook
 from deploysteps.steps import INTERFACE_TYPES
@@ -143,10 +141,37 @@ def marker_of(uuid: str, sees: Callable[[str], bool]) -> None:
         raise exceptions.NotFound(f"Marker {uuid} could not be found.")
 
 
-def node_to_create(req: falcon.Request, database: Database, values: dict[str, Any]) -> None:
+def parent_of(
+    req: falcon.Request, database: Database, values: dict[str, Any], owner: str | None
+) -> None:
+    """Put the uuid of a parent node that is named in the place of its name.
+
+    Who acts for a project names only nodes that belong to the same one: a node with children
+    cannot be deleted.
+
+    :param owner: the project that the node itself belongs to.
+    :raises Invalid: there is none for the caller: a mistake in the body, not a wrong path.
+    """
+    named = values.get("parent_node")
+    if named is None:
+        return
+    try:
+        item = answers.node_of(database, named, call.version(req))
+    except exceptions.NotFound:
+        item = None
+    caller = call.caller(req)
+    mine = item is not None and (caller.only("node") is None or item.owner == owner)
+    if item is None or not mine or not caller.sees(item.owner, item.lessee):
+        raise exceptions.Invalid(
+            f"Unable to apply the requested parent_node {named!r}: there is no such node."
+        )
+    values["parent_node"] = item.uuid
+
+
+def node_to_create(req: falcon.Request, values: dict[str, Any]) -> None:
     """Make a new node the caller's project's, when he may have no others.
 
-    :raises Invalid: he asks for one of another project, or below a node that he does not see.
+    :raises Invalid: he asks for one of another project.
     :raises Forbidden: he gives a member that he might not change afterwards.
     """
     caller = call.caller(req)
@@ -158,14 +183,6 @@ def node_to_create(req: falcon.Request, database: Database, values: dict[str, An
             rule = _rule_of_field(patch.Operation("add", (name,), value))
             if rule != "baremetal:node:update":
                 caller.require(rule, caller.project)
-    if values.get("parent_node"):
-        try:
-            marker(req, values["parent_node"], functools.partial(nodes.get, database))
-        except exceptions.NotFound as exc:
-            raise exceptions.Invalid(
-                f"Unable to apply the requested parent_node {values['parent_node']!r}: "
-                "there is no such node."
-            ) from exc
     if values.get("owner") not in (None, caller.project):
         raise exceptions.Invalid(
             "Cannot create a node with an owner other than your own project; leave 'owner' out."

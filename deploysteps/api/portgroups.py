@@ -40,7 +40,12 @@ _LIST = Operation(
     summary="List portgroups",
     rule="baremetal:portgroup:list",
     since=_SINCE,
-    query={"node": arguments.TEXT, **_ADDRESS, **_PAGE},
+    query={
+        "node": arguments.TEXT,
+        "shard": arguments.since(versions.PORTGROUP_SHARD, arguments.TEXTS),
+        **_ADDRESS,
+        **_PAGE,
+    },
     answers={200: answer_schemas.PORTGROUPS},
 )
 
@@ -80,8 +85,9 @@ class _Portgroups(call.Resource):
         query: Query,
         node: str | None,
         detail: bool,
+        shards: Sequence[str] | None = None,
     ) -> None:
-        """Answer with a page of portgroups, of one node if it is named."""
+        """Answer with a page of portgroups, of one node, or of nodes in shards, if named."""
         version = call.version(req)
         fields = listed_fields(query, _TABLE, versions.PORTGROUP_ITEM, version, detail=detail)
         page = paging.asked(query, self.conf.api.max_limit, _SORTABLE)
@@ -89,7 +95,7 @@ class _Portgroups(call.Resource):
             versions.check(page.sort_key, _TABLE, version)
         address = query.text("address")
         query.finish()
-        filters: dict[str, Any] = {}
+        filters: dict[str, Any] = {} if shards is None else {"shard_in": shards}
         if address is not None:
             filters["address"] = checked(schemas.PORT_QUERY, {"address": address}, "the query")[
                 "address"
@@ -128,7 +134,11 @@ class _PortgroupList(_Portgroups):
         """List portgroups."""
         self.version(req)
         query = Query(req)
-        self.listed(req, resp, query, query.text("node"), self.detail)
+        shards = query.names("shard")
+        if shards is not None:
+            first = {"shard": versions.PORTGROUP_SHARD}
+            versions.check("shard", first, call.version(req))
+        self.listed(req, resp, query, query.text("node"), self.detail, shards)
 
 
 class PortgroupsDetail(_PortgroupList):

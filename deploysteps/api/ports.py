@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import falcon
@@ -40,7 +40,8 @@ _LIST = Operation(
     query={
         "node": arguments.TEXT,
         "node_uuid": arguments.UUID,
-        "portgroup": arguments.since(versions.PORTGROUP_PARTS, arguments.TEXT),
+        "portgroup": arguments.since(versions.PORT_FILTERS["portgroup"], arguments.TEXT),
+        "shard": arguments.since(versions.PORT_FILTERS["shard"], arguments.TEXTS),
         **_ADDRESS,
         **PAGE,
     },
@@ -61,10 +62,12 @@ class PortLists(call.Resource):
         node: str | None,
         address: str | None,
         portgroup: str | None = None,
+        shards: Sequence[str] | None = None,
     ) -> None:
         """Answer with a page of ports.
 
         :param portgroup: uuid or name of the portgroup that they are in.
+        :param shards: those that their nodes are in.
         """
         version, base = call.version(req), self.services.base(req)
         fields = listed_fields(
@@ -84,6 +87,7 @@ class PortLists(call.Resource):
             node_id=node_id,
             address=address,
             portgroup=within,
+            shards=shards,
             visible_to=project,
             **page.fetched(),
         )
@@ -128,14 +132,19 @@ class _PortList(PortLists):
         node = query.text("node_uuid")
         named = query.text("node")
         address = query.text("address")
-        portgroup = query.text("portgroup")
+        given = [name for name in versions.PORT_FILTERS if name in query]
+        versions.check_all(given, versions.PORT_FILTERS, call.version(req))
         if address is not None:
             checked(schemas.PORT_QUERY, {"address": address}, "the query")
-        node = named if node is None else node
-        if portgroup is not None:
-            versions.check("portgroup", {"portgroup": versions.PORTGROUP_PARTS}, call.version(req))
         self.listed(
-            req, resp, query, detail=self.detail, node=node, address=address, portgroup=portgroup
+            req,
+            resp,
+            query,
+            detail=self.detail,
+            node=named if node is None else node,
+            address=address,
+            portgroup=query.text("portgroup"),
+            shards=query.names("shard"),
         )
 
 
@@ -261,7 +270,25 @@ class OnePort(PortLists):
         values = changes.of(self, req, item, _KIND)
         if "address" in values:
             values["address"] = values["address"].lower()
+        self._check_node(req, item, values)
         self.answer(req, resp, changes.kept(req, item, values, self.client.update_port))
+
+    def _check_node(self, req: falcon.Request, item: Port, values: dict[str, Any]) -> None:
+        """Put the uuid of the node that a port is given to in the place of its name.
+
+        :raises Invalid: there is none for the caller.
+        :raises Forbidden: he may not give it ports.
+        """
+        named = values.get("node_uuid", item.node_uuid)
+        if named == item.node_uuid:
+            return
+        try:
+            node = self.seen(req, named)
+        except exceptions.NodeNotFound as exc:
+            raise exceptions.Invalid(exc.message) from exc
+        create = Ports.operations["POST"].rule
+        call.caller(req).require(str(create), node.owner, node.lessee)
+        values["node_uuid"] = node.uuid
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Remove a port."""

@@ -73,6 +73,13 @@ def _fixed(schema: Schema) -> Schema:
     return {**schema, "readOnly": True}
 
 
+_NODE: Schema = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": r"^[A-Za-z0-9._~-]+" + _END,
+    "description": "the UUID or the name of a node",
+}
+
 NODE: Schema = _object(
     ["driver"],
     uuid=_fixed(UUID),
@@ -100,7 +107,7 @@ NODE: Schema = _object(
     maintenance_reason=_fixed(_text(4096)),
     network_data=JSON,
     owner=_text(),
-    parent_node=UUID,
+    parent_node={**_NODE, "type": ["string", "null"], "default": None},
     properties=JSON,
     protected=_flag(),
     protected_reason=_text(4096),
@@ -118,18 +125,11 @@ ADDRESS: Schema = {
     "description": "a MAC address, six pairs of hex digits with colons",
 }
 
-_NODE: Schema = {
-    "type": "string",
-    "maxLength": 255,
-    "pattern": r"^[A-Za-z0-9._~-]+" + _END,
-    "description": "the UUID or the name of a node",
-}
-
 PORT: Schema = _object(
     ["address"],
     uuid=_fixed(UUID),
     address=ADDRESS,
-    node_uuid=_fixed(_NODE),
+    node_uuid=_NODE,
     node_ident=_fixed(_NODE),
     extra=JSON,
     is_smartnic=_flag(),

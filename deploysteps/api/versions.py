@@ -336,6 +336,7 @@ NODE_FILTERS: dict[str, int] = {
     "description_contains": 1,
     "driver": 16,
     "fault": 42,
+    "include_children": 83,
     "instance_name": 104,
     "instance_uuid": 1,
     "lessee": 65,
@@ -348,6 +349,9 @@ NODE_FILTERS: dict[str, int] = {
     "shard": 82,
     "sharded": 82,
 }
+PORT_FILTERS: dict[str, int] = {"portgroup": PORTGROUP_PARTS, "shard": 82}
+PORTGROUP_SHARD = 106
+"""Filter ``shard`` of portgroups."""
 LIST_FIELDS = 8
 """``fields=`` of nodes and ports, of lists and of one."""
 LIST_DETAIL = 43

@@ -56,6 +56,12 @@ def create(state: State, /, **fields: Any) -> None:
 @click.option("--driver", help="Only nodes of this hardware type.")
 @click.option("--maintenance", type=bool, help="Only nodes that are, or are not, in maintenance.")
 @click.option("--associated", type=bool, help="Only nodes that have, or have not, an instance.")
+@click.option(
+    "--include-children",
+    is_flag=True,
+    default=None,
+    help="Also nodes that are parts of others (parent_node).",
+)
 @click.option("--fields", default=",".join(LISTED), show_default=True, help="What to show.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @pass_state

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from deploysteps import exceptions
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import acquire
-from deploysteps.db import chassis, portgroups
+from deploysteps.db import chassis, nodes, portgroups
 from deploysteps.db.group_models import Portgroup
 
 _MODE = "active-backup"
@@ -25,20 +26,41 @@ def check_chassis(runtime: Runtime, values: Mapping[str, Any]) -> None:
         raise exceptions.InvalidParameterValue(f"Chassis {named} could not be found.")
 
 
+def check_parent(runtime: Runtime, values: Mapping[str, Any], uuid: str | None = None) -> None:
+    """Refuse a parent that is not there, is the node itself, or is below it.
+
+    :param uuid: the node's; None for one that is made.
+    :raises InvalidParameterValue: naming it.
+    """
+    named = above = values.get("parent_node")
+    while above is not None:
+        if above == uuid:
+            raise exceptions.InvalidParameterValue(
+                f"Node {named} cannot be the parent_node of {uuid}: it is the same, or below it."
+            )
+        try:
+            above = nodes.get(runtime.database, above).parent_node
+        except exceptions.NotFound as exc:
+            if above == named:
+                raise exceptions.InvalidParameterValue(
+                    f"Unable to apply the requested parent_node {named!r}: there is no such node."
+                ) from exc
+            return
+
+
 def check_portgroup(runtime: Runtime, node_id: int, values: Mapping[str, Any]) -> None:
     """Refuse a port in a portgroup that is not there, or is another node's.
 
-    :raises InvalidParameterValue: naming it.
+    :raises InvalidParameterValue: naming it, and not telling which of both: whose nodes there
+        are is not for everybody.
     """
     named = values.get("portgroup_uuid")
     if named is None:
         return
-    try:
-        found = portgroups.get(runtime.database, named)
-    except exceptions.NotFound as exc:
-        raise exceptions.InvalidParameterValue(exc.message) from exc
-    if found.node_id != node_id:
-        raise exceptions.InvalidParameterValue(f"Portgroup {named} belongs to another node.")
+    with suppress(exceptions.NotFound):
+        if portgroups.get(runtime.database, named).node_id == node_id:
+            return
+    raise exceptions.InvalidParameterValue(f"The node has no portgroup {named}.")
 
 
 def create_portgroup(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from deploysteps import exceptions, states
@@ -24,6 +25,13 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
     if not row.get("driver"):
         raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
     groups.check_chassis(runtime, row)
+    groups.check_parent(runtime, row)
+    for flag in ("protected", "retired"):
+        _check_reason(flag, row, row)
+    if row.get("protected"):
+        raise exceptions.InvalidParameterValue(
+            "A new node can not be protected; only a node that has an instance can."
+        )
     row.update(_resolved(runtime, row["driver"], row))
     row["provision_updated_at"] = types.utcnow()
     node = nodes.insert(runtime.database, row)
@@ -63,7 +71,10 @@ def update_node(
         _refuse_changed(node, before, f"node {node.uuid}")
         changes = dict(values)
         _check_protection(node, changes)
+        for flag in ("protected", "retired"):
+            changes.update(_check_reason(flag, changes, {flag: getattr(node, flag)}))
         groups.check_chassis(runtime, changes)
+        groups.check_parent(runtime, changes, node.uuid)
         if "maintenance" in changes or "maintenance_reason" in changes:
             changes["fault"] = None  # an operator's word stands in place of what a clock found
         if changes.get("maintenance") is False:
@@ -111,6 +122,22 @@ def _check_protection(node: Node, changes: Mapping[str, Any]) -> None:
         )
 
 
+def _check_reason(
+    flag: str, changes: Mapping[str, Any], present: Mapping[str, Any]
+) -> dict[str, None]:
+    """Refuse the reason of a flag that is not set; one that is taken back takes its reason along.
+
+    :returns: what else is to be written.
+    """
+    reason = f"{flag}_reason"
+    is_set = changes.get(flag, present.get(flag))
+    if changes.get(reason) and not is_set:
+        raise exceptions.InvalidParameterValue(
+            f"The {reason} field can only be set when {flag} is true."
+        )
+    return {} if is_set or flag not in changes else {reason: None}
+
+
 def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
     """Remove a node; see :meth:`ConductorManager.destroy_node`."""
     with acquire(context, node_id, purpose="node deletion", runtime=runtime) as task:
@@ -128,6 +155,12 @@ def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
                 )
             if node.instance_uuid is not None:
                 raise exceptions.NodeAssociated(node=node.uuid, instance=node.instance_uuid)
+        parts = len(nodes.children(runtime.database, node.uuid))
+        if parts:
+            raise exceptions.InvalidParameterValue(
+                f"Can not delete node {node.uuid}: it is the parent_node of {parts} other "
+                f"node{'s' if parts > 1 else ''}. Delete them, or change their parent_node, first."
+            )
         flow = flow_of_state(node.provision_state)
         if flow is not None and node.run_id is not None:
             # What was made ready for the run is put away, as after any ending.
@@ -204,10 +237,24 @@ def update_port(
     before: Mapping[str, Any],
 ) -> Port:
     """Change a port under its node's lock; see :meth:`ConductorManager.update_port`."""
-    with _port_task(runtime, context, uuid, "port update") as task:
-        groups.check_portgroup(runtime, task.node.id, values)
-        _refuse_changed(ports.get(runtime.database, uuid), before, f"port {uuid}")
-        return ports.update(runtime.database, uuid, values)
+    changes = dict(values)
+    with ExitStack() as held:
+        task = held.enter_context(_port_task(runtime, context, uuid, "port update"))
+        port = ports.get(runtime.database, uuid)
+        if port.node_id != task.node.id:
+            raise exceptions.Conflict(f"Port {uuid} was just given to another node; ask again.")
+        if changes.pop("node_uuid", port.node_uuid) != port.node_uuid:
+            # Both nodes are as they are told to be until the port has moved.
+            other = acquire(context, values["node_uuid"], purpose="port update", runtime=runtime)
+            node = held.enter_context(other).node
+            changes.update(node_id=node.id, node_uuid=node.uuid)
+            groups.check_portgroup(
+                runtime, node.id, {"portgroup_uuid": port.portgroup_uuid, **changes}
+            )
+        else:
+            groups.check_portgroup(runtime, task.node.id, changes)
+        _refuse_changed(port, before, f"port {uuid}")
+        return ports.update(runtime.database, uuid, changes)
 
 
 def destroy_port(runtime: Runtime, context: Any, uuid: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import futurist
 from futurist import rejection
+from oslo_context.context import RequestContext, get_current
 
 from deploysteps import exceptions
 
@@ -88,7 +89,14 @@ class Workers:
         return idle
 
     def _submit(self, work: Callable[..., Any], *args: Any) -> None:
+        asked_by = get_current()
+
         def guarded() -> None:
+            # What this thread logs is of who asks for this work, not for the work before.
+            if asked_by is not None:
+                asked_by.update_store()
+            else:
+                RequestContext(overwrite=True)
             try:
                 work(*args)
             except BaseException:  # the work has its own last resort; this only tells

@@ -169,6 +169,7 @@ def _free(allocation: Allocation) -> list[sa.ColumnElement[bool]]:
         _N.c.instance_uuid.is_(None),
         _N.c.maintenance == sa.false(),
         _N.c.retired == sa.false(),
+        _N.c.parent_node.is_(None),  # a part of a machine is none
     ]
     if allocation.candidate_nodes:
         wanted.append(_N.c.uuid.in_(allocation.candidate_nodes))

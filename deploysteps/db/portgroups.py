@@ -10,17 +10,18 @@ from deploysteps.db.group_models import Portgroup
 from deploysteps.db.models import Node, Port
 from deploysteps.db.saved import Saved
 
-_SEEN = sa.select(Node.id)
+_NODES = sa.select(Node.id)
 
 PORTGROUPS = Saved(
     Portgroup,
     lambda ident: exceptions.PortgroupNotFound(portgroup=ident),
     filters={
         "node_id": lambda v: Portgroup.node_id == v,
+        "shard_in": lambda v: Portgroup.node_id.in_(_NODES.where(Node.shard.in_(v))),
         "address": lambda v: Portgroup.address == v.lower(),
         # What a project sees: those of nodes that it owns or has on loan.
         "visible_to": lambda v: Portgroup.node_id.in_(
-            _SEEN.where(sa.or_(Node.owner == v, Node.lessee == v))
+            _NODES.where(sa.or_(Node.owner == v, Node.lessee == v))
         ),
     },
 )

@@ -38,6 +38,7 @@ def listing(
     node_id: int | None = None,
     address: str | None = None,
     portgroup: str | None = None,
+    shards: Sequence[str] | None = None,
     visible_to: str | None = None,
     limit: int | None = None,
     marker: str | None = None,
@@ -46,6 +47,7 @@ def listing(
 ) -> list[Port]:
     """Return a page of ports.
 
+    :param shards: only ports of nodes in one of these.
     :param visible_to: a project: only ports of nodes that it owns or leases.
     """
     query = rows_of(Port)
@@ -55,6 +57,8 @@ def listing(
         query = query.where(Port.address == address.lower())
     if portgroup is not None:
         query = query.where(Port.portgroup_uuid == portgroup)
+    if shards is not None:
+        query = query.where(Port.node_id.in_(sa.select(Node.id).where(Node.shard.in_(shards))))
     if visible_to is not None:
         its = sa.or_(Node.owner == visible_to, Node.lessee == visible_to)
         query = query.where(Port.node_id.in_(sa.select(Node.id).where(its)))
@@ -81,7 +85,10 @@ def insert(database: Database, values: Mapping[str, Any]) -> Port:
 
 
 def update(database: Database, uuid: str, values: Mapping[str, Any]) -> Port:
-    """Change a port and return it."""
+    """Change a port and return it.
+
+    :raises MACAlreadyExists, PortAlreadyExists: it clashes.
+    """
     row = {**values, "updated_at": types.utcnow()}
     with translating({**values, "uuid": uuid}):
         database.write(

@@ -16,6 +16,8 @@ _N = table(Node)
 
 FAULT = "power failure"
 """``fault`` of a node whose machine does not tell its power, or does not keep it."""
+FAULTS = (FAULT, "clean failure", "rescue abort failure", "service failure")
+"""Every ``fault`` that the field knows."""
 
 UNTOLD = frozenset({states.ENROLL, states.ADOPTFAIL})
 """States at rest in which nothing is known of a machine that could be kept true."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploysteps.exceptions.kinds import DeployStepsException
+from deploysteps.exceptions.kinds import Conflict, DeployStepsException
 
 
 class InconsistentSteps(DeployStepsException):
@@ -11,7 +11,7 @@ class InconsistentSteps(DeployStepsException):
     _msg_fmt = "Inconsistent step state: %(reason)s"
 
 
-class LockLost(DeployStepsException):
+class LockLost(Conflict):
     """The lock was taken away: nothing was written and the work must stop."""
 
     _msg_fmt = "The lock on node %(node)s was lost; nothing was written."

@@ -56,8 +56,8 @@ def test_a_portgroup_and_its_ports(database, start):
     mine, theirs = (ports.of_node(database, one.id)[0] for one in (node, other))
     manager.update_port(None, mine.uuid, {"portgroup_uuid": group.uuid})
     for port, named, words in (
-        (theirs, group.uuid, "belongs to another node"),
-        (mine, UUID, "could not be found"),
+        (theirs, group.uuid, "has no portgroup"),
+        (mine, UUID, "has no portgroup"),
     ):
         with pytest.raises(exceptions.InvalidParameterValue, match=words):
             manager.update_port(None, port.uuid, {"portgroup_uuid": named})

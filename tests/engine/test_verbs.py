@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -194,6 +195,71 @@ def test_a_protected_node_is_left_alone(sqlite, start):
         with pytest.raises(exceptions.NodeProtected):
             verb()
     assert nodes.get(sqlite, node.uuid).reservation is None
+
+
+@pytest.mark.parametrize("flag", ["protected", "retired"])
+def test_a_reason_goes_with_its_flag(sqlite, start, flag):
+    service, reason = start(sqlite), f"{flag}_reason"
+    manager = service.manager
+    for values in ({reason: "because"}, {flag: False, reason: "because"}):
+        with pytest.raises(exceptions.InvalidParameterValue, match=f"only be set when {flag}"):
+            manager.create_node(None, {"driver": "test-hardware", **values})
+    if flag == "protected":
+        with pytest.raises(exceptions.InvalidParameterValue, match="new node can not be protected"):
+            manager.create_node(None, {"driver": "test-hardware", "protected": True})
+    node = support.enrolled(service)
+    put(sqlite, node, provision_state=states.ACTIVE)
+    with pytest.raises(exceptions.InvalidParameterValue, match=f"only be set when {flag}"):
+        manager.update_node(None, node.uuid, {reason: "because"})
+    manager.update_node(None, node.uuid, {flag: True, reason: "because"})
+    assert getattr(manager.update_node(None, node.uuid, {flag: True}), reason) == "because"
+    assert getattr(manager.update_node(None, node.uuid, {flag: False}), reason) is None
+
+
+def test_a_node_with_children_is_not_removed(sqlite, start):
+    """What is left would be a part of nothing, which no list shows."""
+    manager = start(sqlite).manager
+    parent, child, below = (
+        manager.create_node(None, {"driver": "test-hardware", "name": name})
+        for name in ("parent", "child", "below")
+    )
+    manager.update_node(None, child.uuid, {"parent_node": parent.uuid})
+    manager.update_node(None, below.uuid, {"parent_node": child.uuid})
+    put(sqlite, parent, maintenance=True)
+    with pytest.raises(exceptions.InvalidParameterValue, match="parent_node of 1 other node"):
+        manager.destroy_node(None, parent.uuid)
+    for above, named in ((parent, parent), (parent, child), (parent, below)):
+        with pytest.raises(exceptions.InvalidParameterValue, match="the same, or below it"):
+            manager.update_node(None, above.uuid, {"parent_node": named.uuid})
+    with pytest.raises(exceptions.InvalidParameterValue, match="no such node"):
+        manager.create_node(None, {"driver": "test-hardware", "parent_node": str(uuid4())})
+    for node in (below, child, parent):
+        manager.destroy_node(None, node.uuid)
+    assert nodes.listing(sqlite) == []
+
+
+def test_a_port_is_given_to_another_node(sqlite, start):
+    """Under the locks of both; its portgroup does not come along."""
+    manager = start(sqlite).manager
+    one, two = (manager.create_node(None, {"driver": "test-hardware"}) for _ in range(2))
+    group = manager.create_portgroup(None, one.uuid, {})
+    values = {"address": "52:54:00:00:00:77", "portgroup_uuid": group.uuid}
+    port = manager.create_port(None, one.uuid, values)
+    to_two = {"node_uuid": two.uuid, "portgroup_uuid": None}
+    with pytest.raises(exceptions.InvalidParameterValue, match="has no portgroup"):
+        manager.update_port(None, port.uuid, {"node_uuid": two.uuid})
+    put(sqlite, two, reservation="somebody", lock_token="t")
+    with pytest.raises(exceptions.NodeLocked):
+        manager.update_port(None, port.uuid, to_two)
+    assert [p.uuid for p in ports.of_node(sqlite, one.id)] == [port.uuid]
+    put(sqlite, two, reservation=None, lock_token=None)
+    moved = manager.update_port(None, port.uuid, {**to_two, "extra": {"a": 1}})
+    assert (moved.node_uuid, moved.portgroup_uuid, moved.extra) == (two.uuid, None, {"a": 1})
+    assert [p.uuid for p in ports.of_node(sqlite, two.id)] == [port.uuid]
+    assert ports.of_node(sqlite, one.id) == []
+    assert [nodes.get(sqlite, node.id).reservation for node in (one, two)] == [None, None]
+    again = manager.update_port(None, port.uuid, {"node_uuid": two.uuid})
+    assert again.node_uuid == two.uuid
 
 
 # --- manage, provide, undeploy ---------------------------------------------------------

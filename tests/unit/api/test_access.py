@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from typing import ClassVar
+from uuid import uuid4
 
 import bcrypt
 import falcon
@@ -20,7 +21,7 @@ from deploysteps.access.rules import list_rules
 from deploysteps.api import access, access_basic, call, errors
 from deploysteps.api.app import create_app
 from deploysteps.api.operations import Operation
-from deploysteps.db import nodes, ports, runbooks
+from deploysteps.db import chassis, nodes, ports, runbooks
 from tests.support_access import LESSEE, OTHER, OWNER, keystone, token
 from tests.support_api import Answer
 from tests.support_sql import counting
@@ -427,6 +428,33 @@ def test_a_parent_that_a_caller_does_not_see_is_none(house, sqlite):
     body = {"driver": "fake-hardware", "parent_node": hidden}
     answer = house("POST", "/v1/nodes", body, **token("owner", "admin"))
     assert answer.status == 400 and "there is no such node" in answer.fault
+
+
+def test_a_lessee_makes_no_child_of_the_owners_node(house, sqlite, conductor):
+    """It would keep the owner from deleting his node."""
+    leased = next(one for one in nodes.listing(sqlite) if one.lessee == LESSEE)
+    body = {"driver": "fake-hardware", "parent_node": leased.uuid}
+    assert house("POST", "/v1/nodes", body, **token("lessee", "admin")).status == 400
+    conductor._answers.update(create_node=leased)
+    assert house("POST", "/v1/nodes", body, **token("owner", "admin")).status == 201
+
+
+def test_a_port_is_given_only_to_a_node_that_the_caller_may_give_ports(house, sqlite):
+    mine = next(one for one in nodes.listing(sqlite) if one.owner == OWNER)
+    (port,) = ports.of_node(sqlite, mine.id)
+    hidden = nodes.get(sqlite, "foreign").uuid
+    for named in (hidden, "nobody"):
+        patch = [{"op": "replace", "path": "/node_uuid", "value": named}]
+        answer = house("PATCH", f"/v1/ports/{port.uuid}", patch, **token("owner", "admin"))
+        assert (answer.status, answer.fault) == (400, f"Node {named} could not be found.")
+
+
+def test_a_chassis_that_a_caller_may_not_see_is_as_one_that_is_not_there(house, sqlite):
+    case = chassis.insert(sqlite, {"extra": {}}).uuid
+    who = token("other", "reader")
+    for named in (case, str(uuid4())):
+        assert house("GET", f"/v1/chassis/{named}/nodes", **who).body == {"nodes": []}
+    assert house("GET", f"/v1/chassis/{uuid4()}/nodes", **token("system", "reader")).status == 404
 
 
 def test_statements_of_a_filtered_list_do_not_grow(house, sqlite):

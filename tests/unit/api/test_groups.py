@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from deploysteps.api import versions
@@ -190,6 +192,51 @@ def test_children_are_listed(api, sqlite, node):
     assert shown["children"] == [child.uuid]
     assert shown["links"]["href"].endswith(f"/v1/nodes/?parent_node={node.uuid}")
     assert api.get(f"/v1/nodes/{child.uuid}/children").body["children"] == []
+
+
+@pytest.mark.parametrize("path", ["nodes", "nodes/detail"])
+def test_children_are_in_no_list_that_does_not_ask_for_them(api, sqlite, node, path):
+    """A part of a machine is none that could be given to somebody."""
+    child = nodes.insert(
+        sqlite, {"driver": "x", "provision_state": "enroll", "parent_node": node.uuid}
+    )
+
+    def listed(query):
+        return [one["uuid"] for one in api.get(f"/v1/{path}{query}").body["nodes"]]
+
+    assert listed("") == listed("?include_children=False") == [node.uuid]
+    assert listed("?include_children=True") == [node.uuid, child.uuid]
+    assert listed(f"?parent_node={node.uuid}") == [child.uuid]
+    assert listed(f"?parent_node={node.uuid}&include_children=True") == [child.uuid]
+
+
+def test_a_parent_is_named_by_uuid_or_name(conf, sqlite, node):
+    conductor = Recording(create_node=node)
+    api = Api(conf, sqlite, conductor)
+    body = {"driver": "fake-hardware", "parent_node": "n1"}
+    assert api.post("/v1/nodes", body).status == 201
+    assert conductor.calls[-1][1][0]["parent_node"] == node.uuid
+    for named in ("nobody", str(uuid4())):
+        refused = api.post("/v1/nodes", {**body, "parent_node": named})
+        assert refused.status == 400 and "there is no such node" in refused.fault
+
+
+def test_ports_and_portgroups_of_shards(api, sqlite):
+    made = []
+    for n, shard in enumerate(("a", "b", None)):
+        values = {"driver": "x", "provision_state": "enroll", "shard": shard}
+        one = nodes.insert(sqlite, values)
+        of = {"node_id": one.id, "node_uuid": one.uuid}
+        made.append(
+            (
+                ports.insert(sqlite, {**of, "address": f"52:54:00:00:0a:0{n}"}).uuid,
+                portgroups.insert(sqlite, of).uuid,
+            )
+        )
+    for place, kind in enumerate(("ports", "portgroups")):
+        for query, wanted in (("a", made[:1]), ("a,b,c", made[:2]), ("none", [])):
+            found = api.get(f"/v1/{kind}?shard={query}").body[kind]
+            assert [one["uuid"] for one in found] == [one[place] for one in wanted]
 
 
 EVENT = {

@@ -183,10 +183,11 @@ def test_patches_cannot_nest_a_value_deeper_and_deeper(api, sqlite, node):
     assert api.patch("/v1/nodes/n1", [add(f"{path}/b", {})]).status == 400
 
 
-def test_maintenance_in_a_patch_is_the_maintenance_verb(api, conductor):
+def test_maintenance_alone_in_a_patch_is_the_maintenance_verb(api, conductor):
+    """With other fields it is one write, so that all is done or nothing."""
     asked = patched(api, conductor, add("/maintenance", "True"), add("/extra/a", 1))
-    assert asked["update_node"][0] == {"extra": {"a": 1}}
-    assert asked["set_node_maintenance"] == (True, None)
+    assert list(asked) == ["update_node"]
+    assert asked["update_node"][0] == {"extra": {"a": 1}, "maintenance": True}
     assert list(patched(api, conductor, add("/maintenance", False))) == ["set_node_maintenance"]
 
 
@@ -369,6 +370,8 @@ def many(sqlite):
                 "driver": "fake-hardware" if number % 2 else "other",
                 "provision_state": "active" if number < 5 else "enroll",
                 "maintenance": number == 3,
+                "fault": "power failure" if number == 3 else None,
+                "shard": {1: "s1", 2: "s2"}.get(number),
                 "resource_class": "gold" if number == 1 else None,
             },
         )
@@ -414,6 +417,11 @@ def test_a_list_is_cut_at_the_limit_of_the_server(api, many):
         ("provision_state=enroll", ["m5", "m6"]),
         ("associated=True", []),
         ("instance_uuid=c2ab0b1e-1f7b-4c1e-9d7a-1a53d7b3f60a", []),
+        ("shard=s1", ["m1"]),
+        ("shard=s1,s2,s3", ["m1", "m2"]),
+        ("shard=s1&shard=s2", ["m1", "m2"]),
+        ("fault=power+failure", ["m3"]),
+        ("fault=clean+failure", []),
         ("sort_key=name&sort_dir=desc&limit=1", ["n1"]),
         ("provision_state=active&sort_dir=desc&limit=2", ["m4", "m3"]),
     ],
@@ -438,6 +446,9 @@ def test_filters_and_order(api, many, query, expected):
         ("sort_key=conductor", 400),
         ("sort_dir=up", 400),
         ("provision_state=zzz", 400),
+        ("fault=clean_failure", 400),
+        ("chassis_uuid=zzz", 400),
+        ("instance_uuid=zzz", 400),
         ("maintenance=maybe", 400),
         ("owner=%00", 400),
         ("detail=maybe", 400),

@@ -110,10 +110,27 @@ def test_a_driver_field_is_in_answers_from_its_version_on(api, sqlite, field):
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_is_taken_from_its_version_on(api, name):
-    value = {"provision_state": "available", "retired": "false"}.get(name, "x")
+    named = {"provision_state": "available", "retired": "false", "fault": "power failure"}
+    value = named.get(name, "x")
     for version in around(versions.NODE_FILTERS[name]):
         status = api.get(f"/v1/nodes?{name}={value}", version=version).status
         assert status == (200 if version >= versions.NODE_FILTERS[name] else 406)
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("nodes?include_children=True", 83),
+        ("nodes?parent_node=x", 83),
+        ("ports?shard=x", 82),
+        ("portgroups?shard=x", 106),
+    ],
+)
+def test_filters_that_were_not_recorded(api, query, first):
+    """As the field documents them."""
+    for version in around(first):
+        status = api.get(f"/v1/{query}", version=version).status
+        assert status == (200 if version >= first else 406)
 
 
 @pytest.mark.parametrize(("version", "status"), [(42, 400), (43, 200)])
@@ -185,7 +202,7 @@ WRITABLE = [
 def test_a_member_of_a_request_is_taken_from_its_version_on(conf, sqlite, node, field):
     """F84, on request: 406 below, for a new node and in a patch."""
     api = Api(conf, sqlite, Recording(create_node=node, update_node=node))
-    value = sample(schemas.NODE["properties"][field])
+    value = "n1" if field == "parent_node" else sample(schemas.NODE["properties"][field])
     for version in around(NODE[field]):
         answer = api.post("/v1/nodes", {"driver": "fake-hardware", field: value}, version=version)
         assert answer.status == (201 if version >= NODE[field] else 406)
