@@ -34,6 +34,9 @@ def agent(state: State, address: str, interval: float) -> None:
     It looks itself up and beats, as the agent of a real machine does, until
     Ctrl-C; steps that wait for the machine go on by it. When the machine is
     rebooted, its next beat is refused, and it looks itself up again at once.
+
+    It has no steps and answers no calls. The deploy interfaces custom-agent and
+    direct, which hand steps to the agent, need the real one.
     """
     output = state.output
 

@@ -156,8 +156,8 @@ class _Maker:
             raise exceptions.ConfigurationError(
                 f"hardware type {name!r} has no {kind} interface: it supports "
                 f"{', '.join(self._names(kind, classes)) or 'none'}, and enabled are "
-                f"{', '.join(available) or 'none'}; add one to [DEFAULT] "
-                f"enabled_{kind}_interfaces, or take {name} out of enabled_hardware_types"
+                f"{', '.join(available) or 'none'}; {self._advice(kind, classes)}, or take "
+                f"{name} out of enabled_hardware_types"
             )
         self._made.offered[name, kind] = offered
         self._made.defaults[name, kind] = default if default in offered else next(iter(offered))
@@ -172,6 +172,18 @@ class _Maker:
             )
             for cls in classes
         ]
+
+    def _advice(self, kind: str, classes: Classes) -> str:
+        """Return how a hardware type comes by an interface of a kind."""
+        group = discovery.namespace(kind)
+        installed = [plugin.value for plugin in self._find(group).values()]
+        if not classes or any(cls in installed for cls in classes):
+            return f"add one to [DEFAULT] enabled_{kind}_interfaces"
+        first = classes[0]
+        return (
+            f"give it an entry point ({group}: a name = {first.__module__}:{first.__qualname__}), "
+            f"install its package again, and add that name to [DEFAULT] enabled_{kind}_interfaces"
+        )
 
     def _instance(self, cls: type[BaseInterface]) -> BaseInterface:
         if cls not in self._instances:

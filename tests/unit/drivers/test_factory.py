@@ -242,6 +242,7 @@ def test_a_class_without_entry_point_is_named(installed):
         exceptions.ConfigurationError,
         installed,
         "Unregistered (which has no entry point)",
+        ":Unregistered), install its package again, and add that name to [DEFAULT] enabled_",
         enabled_hardware_types=["lonely"],
     )
 
