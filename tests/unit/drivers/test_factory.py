@@ -242,7 +242,7 @@ def test_a_class_without_entry_point_is_named(installed):
         exceptions.ConfigurationError,
         installed,
         "Unregistered (which has no entry point)",
-        ":Unregistered), install its package again, and add that name to [DEFAULT] enabled_",
+        ".Unregistered), install its package again, and add that name to [DEFAULT] enabled_bios",
         enabled_hardware_types=["lonely"],
     )
 
