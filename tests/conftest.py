@@ -115,13 +115,20 @@ def template(memory: Path) -> Path:
 
 
 @pytest.fixture
-def url(kind: str, servers: Servers, memory: Path) -> Iterator[str]:
+def folder(memory: Path) -> Iterator[Path]:
+    """The folder of a test's databases; who works until the test has ended asks for it, too."""
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as found:
+        yield Path(found)
+
+
+@pytest.fixture
+def url(kind: str, servers: Servers, folder: Path) -> str:
     """The URL of a database of this kind, with whatever the last test left in it."""
     if kind != "sqlite":
-        yield servers.url(kind)
-        return
-    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
-        yield f"sqlite:///{folder}/deploysteps.sqlite"
+        return servers.url(kind)
+    own = folder / "url"
+    own.mkdir()
+    return f"sqlite:///{own}/deploysteps.sqlite"
 
 
 @pytest.fixture
@@ -138,13 +145,12 @@ def database(kind: str, url: str, template: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def sqlite(template: Path, memory: Path) -> Iterator[Database]:
+def sqlite(template: Path, folder: Path) -> Iterator[Database]:
     """An SQLite file with the schema and no rows."""
-    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
-        shutil.copy(template, Path(folder) / "deploysteps.sqlite")
-        found = Database(f"sqlite:///{folder}/deploysteps.sqlite")
-        yield found
-        found.dispose()
+    shutil.copy(template, folder / "deploysteps.sqlite")
+    found = Database(f"sqlite:///{folder}/deploysteps.sqlite")
+    yield found
+    found.dispose()
 
 
 def emptied(database: Database) -> None:
@@ -181,7 +187,7 @@ Start = Callable[..., Service]
 
 
 @pytest.fixture
-def start(conf: cfg.ConfigOpts) -> Iterator[Start]:
+def start(conf: cfg.ConfigOpts, folder: Path) -> Iterator[Start]:
     """Start conductors: ``start(database, vendor=MyVendor)``; stopped at the end."""
     from tests import support
 
