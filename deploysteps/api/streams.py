@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -54,6 +54,12 @@ def message(kind: str, data: Any, ident: int | None = None) -> bytes:
     return f"{named}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
+def _reset(last: int, kept: events.Edges) -> bytes:
+    """Return what says that not all that followed an event is told."""
+    told = {"last_event_id": last, "oldest": kept.oldest, "newest": kept.newest}
+    return message("reset", told)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """What a reader wants to hear."""
@@ -64,6 +70,11 @@ class Wanted:
     flow: str | None = None
     ears: Ears | None = None
     """Who hears less than all; None: all is told as it is."""
+
+    @property
+    def project(self) -> str | None:
+        """The project of whose nodes alone he hears; None: of all."""
+        return None if self.ears is None else self.ears.project
 
     def has(self, event: Event) -> bool:
         """Tell whether an event is among it."""
@@ -145,7 +156,8 @@ class Streams:
         """Make it; its thread starts with the first stream."""
         self._conf, self._database = conf.events, database
         self._lock = threading.Lock()
-        self._admitted = 0
+        self._places: Counter[str | None] = Counter()
+        """Project -> how many streams were admitted; None: those that hear of all projects."""
         self._new: deque[tuple[Taken, Wanted]] = deque()
         self._streams: set[_Stream] = set()
         self._tail: int | None = None
@@ -163,23 +175,39 @@ class Streams:
     @property
     def count(self) -> int:
         """How many streams there are."""
-        return self._admitted
+        return self._places.total()
 
     def admit(self, wanted: Wanted) -> Taker:
         """Make room for a stream; what is returned is to be given its connection.
 
+        Projects have half of the places, and one of them a quarter: those who run the service find
+        one, and each project does.
+
         :raises Busy: there are as many as there may be, or the server stops.
         """
+        project, most = wanted.project, int(self._conf.max_streams)
         with self._lock:
-            if self._closed or self._admitted >= self._conf.max_streams:
+            taken = self._places.total()
+            full = self._closed or taken >= most
+            if project is not None:
+                of_projects = taken - self._places[None]
+                full = full or of_projects >= max(most // 2, 1)
+                full = full or self._places[project] >= max(most // 4, 1)
+            if full:
                 raise Busy()
-            self._admitted += 1
+            self._places[project] += 1
         return lambda taken: self._take(taken, wanted)
+
+    def _leave(self, wanted: Wanted) -> None:
+        """Make a place free; under the lock."""
+        self._places[wanted.project] -= 1
+        if not self._places[wanted.project]:
+            del self._places[wanted.project]
 
     def _take(self, taken: Taken | None, wanted: Wanted) -> None:
         with self._lock:
             if taken is None or self._closed:
-                self._admitted -= 1
+                self._leave(wanted)
                 if taken is not None:
                     taken.sock.close()
                 return
@@ -278,6 +306,8 @@ class Streams:
             self._begin()
             found = events.settled(self._database, self._tail, 5 * _PAGE)
             before, self._tail = self._tail, found[-1].id if found else self._tail
+            if found and found[0].id > before + 1:
+                self._tell_lost([s for s in self._streams if s.cursor == before], before)
             self._tell(found, before)
             for stream in self._streams:
                 if self._is_behind(stream) and not stream.buffered:
@@ -306,8 +336,14 @@ class Streams:
             if last is None or kept.oldest - 1 <= last <= kept.newest:
                 continue
             stream.cursor = min(max(kept.oldest - 1, 0), tail) if last < kept.oldest else tail
-            told = {"last_event_id": last, "oldest": kept.oldest, "newest": kept.newest}
-            stream.add(message("reset", told), now)
+            stream.add(_reset(last, kept), now)
+
+    def _tell_lost(self, streams: Iterable[_Stream], cursor: int) -> None:
+        """Say that events after the last that was looked at are not kept any more, if so."""
+        kept = events.edges(self._database)
+        if kept.oldest - 1 > cursor:
+            for stream in streams:
+                stream.add(_reset(cursor, kept), time.monotonic())
 
     def _tell(self, found: Sequence[Event], before: int) -> None:
         """Tell new events to those who have all ``before`` them."""
@@ -348,8 +384,10 @@ class Streams:
             until=tail,
             node=wanted.node,
             flow=wanted.flow,
-            project=None if wanted.ears is None else wanted.ears.project,
+            project=wanted.project,
         )
+        # Asked afterwards: what is removed meanwhile may be told to be missing and is not.
+        self._tell_lost([stream], cursor)
         self._give(stream, self._page(found, [stream]))
         stream.cursor = found[-1].id if len(found) == _PAGE else tail
 
@@ -387,7 +425,7 @@ class Streams:
             return
         self._streams.discard(stream)
         with self._lock:
-            self._admitted -= 1
+            self._leave(stream.wanted)
         counts.STREAMS_DROPPED.add(why)
         if why in ("stopped", "old"):
             stream.end(time.monotonic())

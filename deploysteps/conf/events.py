@@ -52,7 +52,8 @@ OPTS: list[cfg.Opt] = [
         max=10_000,
         help=(
             "Streams of events (GET /v1/events/stream) that this process serves at once; one more "
-            "is answered 503. They take no thread of [api] threads. 0: there is no stream."
+            "is answered 503. Half of them are for who acts for a project, and a quarter for one "
+            "project. They take no thread of [api] threads. 0: there is no stream."
         ),
     ),
     cfg.Opt(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import datetime
 import functools
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -142,21 +144,37 @@ def settled(database: Database, cursor: int, limit: int) -> list[Event]:
 
     Only the commit follows the INSERT of events, and a server ends a
     transaction that says nothing: what is missing after that time was rolled
-    back, and is not waited for.
+    back, and is not waited for. The time is that of whoever wrote what follows
+    the gap, or has passed here, by a clock that nobody sets, since it was seen.
     """
     found = after(database, cursor, limit)
     if database.dialect == "sqlite":  # one writer at a time: there are no gaps
         return found
     step = _step(database) if database.dialect == "mysql" else 1
-    wait = datetime.timedelta(seconds=database.idle_transaction_timeout + _MARGIN)
-    old = types.utcnow() - wait
+    wait = database.idle_transaction_timeout + _MARGIN
+    old = types.utcnow() - datetime.timedelta(seconds=wait)
     last = cursor
     for place, event in enumerate(found):
         # Whatever has a lower id began before this one was written.
-        if event.id > last + step and event.at > old:
+        is_gap = event.id > last + step and event.at > old
+        if is_gap and not _is_over(database, last, wait):
             return found[:place]
         last = event.id
     return found
+
+
+_gaps: WeakKeyDictionary[Database, dict[int, float]] = WeakKeyDictionary()
+"""Of each database: the id before a gap -> when the gap was seen first."""
+_MOST_GAPS = 1000
+
+
+def _is_over(database: Database, before: int, wait: float) -> bool:
+    """Tell whether a gap was seen so long ago that nothing comes into it any more."""
+    now, gaps = time.monotonic(), _gaps.setdefault(database, {})
+    seen = gaps.setdefault(before, now)
+    if len(gaps) > _MOST_GAPS:
+        gaps.pop(min(gaps), None)
+    return now - seen > wait
 
 
 _LOOKED_BACK = 10_000

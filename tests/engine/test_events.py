@@ -252,6 +252,23 @@ def test_an_event_that_was_rolled_back_is_not_waited_for_for_ever(database):
     assert len(events.settled(database, begin, 100)) == 2
 
 
+def test_a_writer_whose_clock_is_ahead_keeps_nothing_back(kind, database):
+    """What is missing before its event is waited for by the clock of the reader."""
+    if kind == "sqlite":
+        pytest.skip("one writer at a time")
+    insert(database)
+    begun = events.edges(database).newest
+    with database.engine.connect() as gone:
+        transaction = gone.begin()
+        insert(database, connection=gone)
+        transaction.rollback()
+    insert(database, at=types.utcnow() + datetime.timedelta(hours=1))
+    database.idle_transaction_timeout = 0.2 - events._MARGIN
+    assert events.settled(database, begun, 10) == []
+    time.sleep(0.3)
+    assert ids(events.settled(database, begun, 10)) == [events.edges(database).newest]
+
+
 def test_readers_beside_many_writers_miss_nothing(database):
     """Threads commit in any order; a reader that follows sees each event once, in order."""
     insert(database)

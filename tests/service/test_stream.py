@@ -210,6 +210,46 @@ def test_what_is_not_kept_any_more_is_said(server, sqlite):
         assert reader.wait(5)[0]["event"] == "node.state"
 
 
+def test_what_is_removed_before_a_slow_reader_had_it_is_said(server, sqlite, monkeypatch):
+    """Else a stream with a gap would pass for a whole one."""
+    monkeypatch.setattr(streams, "_PAGE", 10)
+    tell(sqlite, 30)
+    real, cut = events.after, []
+
+    def after(database, cursor, limit, **asked):
+        if cursor == 10 and not cut and asked:
+            cut.append(events.prune(database, hours=0, rows=5))
+        return real(database, cursor, limit, **asked)
+
+    monkeypatch.setattr(events, "after", after)
+    with listening(server, "?last_event_id=0") as reader:
+        reader.wait(16)
+    assert cut == [25] and reader.ids == [*range(1, 11), *range(26, 31)]
+    assert reader.messages[10]["event"] == "reset"
+    assert reader.messages[10]["data"] == {"last_event_id": 10, "oldest": 26, "newest": 30}
+
+
+def test_what_is_removed_while_the_database_is_away_is_said(server, sqlite, monkeypatch):
+    real = events.settled
+
+    def settled(database, cursor, limit):
+        if cursor == 3 and events.edges(database).oldest < 9:
+            raise OSError("away")
+        return real(database, cursor, limit)
+
+    monkeypatch.setattr(streams, "_AFTER_ERROR", 0.05)
+    monkeypatch.setattr(events, "settled", settled)
+    with listening(server) as reader:
+        support.until(lambda: reader.alive)
+        tell(sqlite, 3)
+        reader.wait(3)
+        tell(sqlite, 7)
+        events.prune(sqlite, hours=0, rows=2)
+        reader.wait(6)
+    assert reader.ids == [1, 2, 3, 9, 10]
+    assert reader.messages[3]["event"] == "reset"
+
+
 def test_an_id_that_was_never_given_is_said_too(server, sqlite):
     """The database was made anew, say: what comes is told all the same."""
     tell(sqlite, 3)
@@ -564,3 +604,21 @@ def test_whose_the_nodes_are_is_asked_once_for_all_streams_and_events(shared, sq
     assert len(asked) == 1
     for reader in readers:
         reader.answer.close()
+
+
+def test_projects_leave_places_to_others_and_to_each_other(shared, quick):
+    """A quarter for one project, half for all of them."""
+    quick.set_override("max_streams", 8, group="events")
+
+    def opened(who, count):
+        found = [Reader(shared, **{"X-Auth-Token": who}) for _ in range(count)]
+        return found, [reader.answer.status_code for reader in found]
+
+    mine, answers = opened("owner:reader", 3)
+    assert answers == [200, 200, 503]
+    assert opened("lessee:admin", 3)[1] == [200, 200, 503]
+    assert opened("other:reader", 1)[1] == [503]
+    assert opened("system:reader", 5)[1] == [200, 200, 200, 200, 503]
+    mine[0].answer.close()
+    support.until(lambda: shared.app.streams.count == 7)
+    assert opened("owner:reader", 1)[1] == [200]
