@@ -20,7 +20,7 @@ from oslo_context.context import RequestContext
 from deploysteps import exceptions
 from deploysteps.access.caller import Caller, of_the_system
 from deploysteps.access.enforcer import Enforcer
-from deploysteps.api import call, errors
+from deploysteps.api import call, errors, hosts
 from deploysteps.api.access_basic import HttpBasic
 from deploysteps.api.access_keystone import Keystone
 
@@ -54,9 +54,10 @@ def _noauth(conf: cfg.ConfigOpts) -> Identify:
 
 def _http_basic(conf: cfg.ConfigOpts) -> Identify:
     users = HttpBasic(conf)
+    proxied = bool(conf.oslo_middleware.enable_proxy_headers_parsing)
 
     def identify(req: falcon.Request, context: RequestContext) -> RequestContext:
-        user, role = users.user(req.get_header("Authorization"), req.remote_addr)
+        user, role = users.user(req.get_header("Authorization"), hosts.sender(req, proxied))
         return of_the_system(context, user, role)
 
     return identify

@@ -153,6 +153,12 @@ def headers(scheme: str) -> dict[str, str]:
     }
 
 
+def sender(req: falcon.Request, proxied: bool) -> str:
+    """Return the address that a request comes from: of the client, where a proxy is believed."""
+    told = _last(req.get_header("X-Forwarded-For")) if proxied else ""
+    return told if is_address(told) else str(req.remote_addr)
+
+
 def _last(header: str | None) -> str:
     """Return what the nearest proxy has written."""
     return (header or "").rsplit(",", 1)[-1].strip()

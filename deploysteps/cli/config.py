@@ -36,12 +36,35 @@ def sample(state: State) -> None:
     generator.generate(options, sys.stdout)
 
 
+def _try_all(settings: cfg.ConfigOpts) -> None:
+    """Read what a service reads at its start.
+
+    :raises ConfigurationError, DriverLoadError: as that start does.
+    """
+    from deploysteps.api import tls
+    from deploysteps.api.access import Access
+    from deploysteps.cli.serve import refuse_no_address, refuse_open_door
+    from deploysteps.conductor.service import check_steps_named
+    from deploysteps.drivers.factory import Registry
+
+    refuse_no_address(settings)
+    refuse_open_door(settings)
+    Access.of(settings)
+    tls.context(settings)
+    check_steps_named(settings, Registry(settings))
+
+
 @config.command("check")
 @pass_state
 def check(state: State) -> None:
-    """Check every value that is set, and names that no option has."""
+    """Check every value that is set, what it names, and names that no option has.
+
+    What a service would refuse to start with is refused: drivers that are not
+    there or broken, files of users, rules and certificates that cannot be used.
+    """
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)
+    _try_all(settings)
     strange = conf.unknown(settings)
     files = list(settings.config_file or ())
     state.output.report(

@@ -131,7 +131,7 @@ class Service:
         conf = self._conf
         configuration.check(conf)
         registry = self._registry or Registry(conf)
-        _check_steps_named(conf, registry)
+        check_steps_named(conf, registry)
         self._name.take()
         try:
             self._start(registry, cancelled)
@@ -303,7 +303,7 @@ def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
     return run, every
 
 
-def _check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
+def check_steps_named(conf: cfg.ConfigOpts, registry: Registry) -> None:
     """Refuse a setting for a step that no enabled interface has; tell of it where an agent may.
 
     :raises ConfigurationError: naming the entry.

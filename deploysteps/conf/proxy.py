@@ -14,7 +14,8 @@ OPTS: list[cfg.Opt] = [
         default=False,
         help=(
             "Believe X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Prefix, which a proxy "
-            "sets, for links in answers. Only behind a proxy that sets or removes all three: "
+            "sets, for links in answers; and the last address of X-Forwarded-For as the client's, "
+            "for limits of one address. Only behind a proxy that sets or removes all four: "
             "otherwise clients choose them. [api] public_endpoint comes first."
         ),
     ),

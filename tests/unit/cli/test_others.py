@@ -57,6 +57,22 @@ def test_the_sample_is_a_configuration(ok, tmp_path):
     assert "good" in ok("config", "check").stdout
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("enabled_hardware_types = nosuch", "names 'nosuch', which is not installed"),
+        ("auth_strategy = http_basic", "http_basic_auth_user_file"),
+        ("[api]\nhost_ip = 0.0.0.0", "allow_public_noauth"),
+        ("[api]\nenable_ssl_api = true\ncert_file = no\nkey_file = no", "cert_file no cannot"),
+        ("[oslo_policy]\npolicy_file = no.yaml", "policy_file no.yaml"),
+    ],
+)
+def test_config_check_refuses_what_a_start_would_refuse(run, tmp_path, setting, told):
+    (tmp_path / "a.conf").write_text(f"[DEFAULT]\n{setting}\n")
+    ended = run("--config-file", "a.conf", "config", "check")
+    assert ended.exit_code == 6 and told in ended.stderr
+
+
 def test_config_check_names_files(ok, tmp_path):
     (tmp_path / "a.conf").write_text("[api]\nport = 1\n")
     assert "a.conf" in ok("--config-file", "a.conf", "config", "check").stdout
