@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 def scrub(text: str) -> str:
@@ -16,6 +17,13 @@ def scrub(text: str) -> str:
 _UNSEEN = re.compile(
     "[\x01-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, for a message; None if none is like it."""
+    import difflib  # for those who made a mistake
+
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def visible(text: str) -> str:

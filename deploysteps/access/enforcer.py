@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import functools
 import logging
 import os
@@ -16,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_policy import _checks, policy
 
-from deploysteps import exceptions, steps
+from deploysteps import exceptions, steps, texts
 from deploysteps.access import rules
 
 LOG = logging.getLogger(__name__)
@@ -273,8 +272,8 @@ def _parts(check: Any) -> Iterator[Any]:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = texts.closest(name, known)
+    return f"; did you mean {close!r}?" if close else ""
 
 
 @contextlib.contextmanager

@@ -266,19 +266,26 @@ def of_step(interface: object, step: object) -> str:
     return f"{STEP}:{interface}.{step}"
 
 
+class _Rule(policy.RuleDefault):
+    """A rule that nothing changes, so that one object does for all who would copy it."""
+
+    def __deepcopy__(self, memo: object) -> _Rule:
+        return self
+
+
 def list_rules() -> Iterator[policy.RuleDefault]:
     """Return every rule with its default: the entry point ``oslo.policy.policies``."""
-    yield policy.RuleDefault(
+    yield _Rule(
         "show_password",
         NOBODY,
         description="Show secrets in driver_info of nodes, which are masked otherwise. A risk.",
     )
-    yield policy.RuleDefault(
+    yield _Rule(
         "show_instance_secrets",
         NOBODY,
         description="Show secrets in instance_info of nodes, which are masked otherwise. A risk.",
     )
     for name, (check, about) in _RULES.items():
-        yield policy.RuleDefault(
+        yield _Rule(
             f"baremetal:{name}", check, description=about, scope_types=["system", "project"]
         )

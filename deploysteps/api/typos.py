@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import falcon
 
-from deploysteps import exceptions, reserved
+from deploysteps import exceptions, reserved, texts
 from deploysteps.conductor import runtime as runtimes
 
 _MOST = 5
@@ -37,6 +36,6 @@ def _told(name: str, known: Iterable[str]) -> str:
     shown = "".join(
         one if one.isascii() and (one.isalnum() or one in "._-") else "?" for one in name
     )
-    close = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    close = texts.closest(name, known)
+    hint = f"; did you mean {close}?" if close else ""
     return f"no driver that is enabled here declares {shown}{hint}"

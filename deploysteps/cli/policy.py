@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 import click
 from oslo_config import cfg
 
-from deploysteps import conf, reserved
+from deploysteps import conf, reserved, texts
 from deploysteps.access.enforcer import Enforcer
 from deploysteps.access.rules import STEP, list_rules
 from deploysteps.cli.app import Group, State, pass_state
@@ -86,8 +85,8 @@ def _no_steps(settings: cfg.ConfigOpts, changed: Sequence[str]) -> tuple[list[st
     for step in named:
         if step in known:
             continue
-        close = difflib.get_close_matches(step, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        close = texts.closest(step, known)
+        hint = f"; did you mean {close}?" if close else ""
         but = ", though a machine's agent may bring it" if agents else ""
         told.append(f"{STEP}:{step}: no driver that is enabled here declares {step}{but}{hint}")
     return told, agents

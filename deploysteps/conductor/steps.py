@@ -7,12 +7,11 @@ All but :func:`overridden` are pure functions over dicts.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from deploysteps import exceptions, reserved
+from deploysteps import exceptions, reserved, texts
 from deploysteps.conductor.offers import (
     AGENT,
     CONFIGURED,
@@ -301,8 +300,8 @@ def _found(wanted: Mapping[str, Any], offer: Offer, flow: StepFlow) -> StepDict:
             "unknown": True,
         }
     known = [label_of(step) for step in offer.steps]
-    close = difflib.get_close_matches(label_of(wanted), known, n=1)
-    meant = f" (did you mean {close[0]}?)" if close else ""
+    close = texts.closest(label_of(wanted), known)
+    meant = f" (did you mean {close}?)" if close else ""
     raise exceptions.InvalidParameterValue(
         f"no interface of this node has a {flow.name} step {label_of(wanted)}{meant}; "
         f"GET /v1/nodes/<node>/steps?flow={flow.name} lists what there is"

@@ -6,13 +6,12 @@ would pass the start and fail the first request.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator
 
 from oslo_config import cfg
 
-from deploysteps import exceptions
+from deploysteps import exceptions, texts
 from deploysteps.conf.api import ROLES
 from deploysteps.conf.events import EVENT_TYPES
 from deploysteps.conf.types import HttpAddress
@@ -152,5 +151,5 @@ def _unknown_in_environment(known: dict[str, set[str]]) -> Iterator[str]:
 
 
 def _meant(name: str, candidates: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(candidates), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = texts.closest(name, candidates)
+    return f"; did you mean {close}?" if close else ""

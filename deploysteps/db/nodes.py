@@ -210,7 +210,7 @@ def insert(database: Database, values: Mapping[str, Any]) -> Node:
     row = {**values, "uuid": (values.get("uuid") or str(uuid4())).lower()}
 
     def work(connection: sa.Connection) -> None:
-        connection.execute(sa.insert(Node).values(row))
+        connection.execute(sa.insert(Node).values(Node.named(row)))
 
     with translating(row):
         database.write(work, happened=lambda c: exists(c, Node, row["uuid"]))
@@ -224,7 +224,7 @@ def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) ->
         connection.execute(
             sa.update(Node)
             .where(Node.id == node_id)
-            .values({**values, "updated_at": types.utcnow()})
+            .values({**Node.named(values), "updated_at": types.utcnow()})
         )
 
     database.write(work, happened=again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import marshal
 from typing import Any
@@ -119,6 +120,16 @@ class Utc(sa.types.TypeDecorator[datetime.datetime]):
     ) -> datetime.datetime | None:
         """Make it aware again."""
         return None if value is None else value.replace(tzinfo=datetime.UTC)
+
+
+JSON, UTC, LONG_TEXT = Json(), Utc(), LongText()
+"""For all columns: SQLAlchemy makes a class, and a way in and out, for each such object."""
+
+
+@functools.cache
+def short_text(length: int = 255) -> ShortText:
+    """Return the type of texts up to a length, for all columns of that length."""
+    return ShortText(length)
 
 
 def timestamp(value: datetime.datetime | None) -> str | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import abc
 import copy
-import difflib
 import functools
 import types
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from deploysteps import exceptions, protocols, states, steps
+from deploysteps import exceptions, protocols, states, steps, texts
 from deploysteps.drivers import collect, marks
 from deploysteps.drivers.periodic import Periodic
 
@@ -284,7 +283,7 @@ def unsupported(task: protocols.Task, extension: str) -> exceptions.UnsupportedD
 
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return how to go on after "there is no such name", to end a message."""
-    close = difflib.get_close_matches(str(name), known, n=1)
+    close = texts.closest(str(name), known)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {close!r}?"
     return f"; there are {', '.join(sorted(known)) or 'none'}"

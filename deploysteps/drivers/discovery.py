@@ -16,13 +16,14 @@ from typing import Any
 
 from stevedore import named
 
-TYPES = "deploysteps.hardware.types"
+_GROUPS = "deploysteps.hardware."
+TYPES = f"{_GROUPS}types"
 """Entry points of hardware types."""
 
 
 def namespace(interface_type: str) -> str:
     """Return the entry points' group of one type of interface."""
-    return f"deploysteps.hardware.interfaces.{interface_type}"
+    return f"{_GROUPS}interfaces.{interface_type}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,14 +58,15 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def _installed(group: str) -> Iterable[EntryPoint]:
-    found: Iterable[EntryPoint] = _everything().select(group=group)
-    return found
+    return [point for point in _ours() if point.group == group]
 
 
 @functools.cache
-def _everything() -> Any:
-    """Return what is installed. Each look reads a file of every distribution there is."""
-    return importlib.metadata.entry_points()
+def _ours() -> list[EntryPoint]:
+    """Return what is installed for here. Each look reads a file of every distribution there is."""
+    found = importlib.metadata.entry_points()
+    ours = sorted(group for group in found.groups if group.startswith(_GROUPS))
+    return [point for group in ours for point in found.select(group=group)]
 
 
 def distributions(group: str) -> dict[tuple[str, str], list[str]]:

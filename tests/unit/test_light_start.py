@@ -1,4 +1,4 @@
-"""What a service that starts does not load: each of these is a tenth of its memory or its start."""
+"""What a service that starts does not load: parts of its memory and of its start that show."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 
 HEAVY = (
     "alembic",
+    "difflib",
     "requests",
     "rich",
     "sqlalchemy.dialects.mysql",
     "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
 )
 
 
