@@ -109,7 +109,11 @@ def _ours(
         LOG.error("%s", traced(f"{call.of(req).request_id}: {type(exc).__name__}", exc))
     if isinstance(exc, Unauthorized):
         resp.set_header("WWW-Authenticate", exc.challenge)
-    _fault(resp, exc.code, secrets.masked_urls(exc.message))
+    text = exc.message
+    if type(exc) is exceptions.DatabaseUnavailable:  # its words have names and addresses
+        LOG.warning("%s: %s", call.of(req).request_id, secrets.masked_urls(text))
+        text = "The database does not answer; try again."
+    _fault(resp, exc.code, secrets.masked_urls(text))
 
 
 def _version(

@@ -118,6 +118,9 @@ class Masks:
         for name, inner in value.items():
             at, held = (*path, name), _child(known, name)
             inside = secret or name in declared or _is_secret(value, name)
+            if name == "value" and "name" in value:  # a setting's, of which the name tells what
+                inside = inside or inner == MASK
+                held = held if value["name"] == _child(known, "name") else MISSING
             if name == "args" and isinstance(inner, dict):
                 found[name] = self._object(inner, held, at, inside, args)
             else:

@@ -46,6 +46,14 @@ def _text(most: int = 255) -> Schema:
     }
 
 
+_PROJECT: Schema = {
+    **_text(),
+    "pattern": r"^([^\u0000\ud800-\udfff]*[^\u0000\ud800-\udfff ])?$",
+    "description": "the id of a project: text without NUL, lone surrogates and blanks at its end",
+}
+"""To MariaDB a text is the same with blanks at its end, and another's things would be in a list."""
+
+
 def _flag(default: bool | None = False) -> Schema:
     return {"type": ["boolean", "null"], "default": default}
 
@@ -102,11 +110,11 @@ NODE: Schema = _object(
     instance_info=JSON,
     instance_name=_text(),
     instance_uuid=UUID,
-    lessee=_text(),
+    lessee=_PROJECT,
     maintenance=_flag(),
     maintenance_reason=_fixed(_text(4096)),
     network_data=JSON,
-    owner=_text(),
+    owner=_PROJECT,
     parent_node={**_NODE, "type": ["string", "null"], "default": None},
     properties=JSON,
     protected=_flag(),
@@ -243,7 +251,7 @@ RUNBOOK = _object(
     description=_text(),
     disable_ramdisk=_flag(),
     extra=JSON,
-    owner=_text(),
+    owner=_PROJECT,
     public=_flag(),
     steps={**RUNBOOK_STEPS, "minItems": 1},
 )
@@ -316,7 +324,7 @@ ALLOCATION = _object(
     ),
     extra=JSON,
     node=_fixed(_text()),
-    owner=_fixed(_text()),
+    owner=_fixed(_PROJECT),
     resource_class=_fixed(_text(80)),
     traits=_fixed({"type": ["array", "null"], "maxItems": MAX_TRAITS, "items": TRAIT}),
 )

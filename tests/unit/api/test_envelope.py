@@ -8,6 +8,7 @@ import pytest
 
 from deploysteps import exceptions
 from deploysteps.api import middleware, versions
+from deploysteps.db.engine import CommitUnknown
 from tests.support_api import Api, Refusing
 
 RANGE = {middleware.MIN_HEADER.lower(): "1.1", middleware.MAX_HEADER.lower(): "1.115"}
@@ -151,7 +152,7 @@ def test_the_version_document_lists_what_the_request_sees(api, first):
         (exceptions.Conflict("busy"), 409),
         (exceptions.NoFreeConductorWorker(), 503),
         (exceptions.NotStarted(reason="it stops"), 503),
-        (exceptions.DatabaseUnavailable(reason="gone"), 503),
+        (CommitUnknown("the connection broke at COMMIT"), 503),
         (exceptions.PowerStateFailure(pstate="power on"), 500),
     ],
 )
@@ -232,6 +233,22 @@ def test_a_database_that_is_away_is_503(conf, sqlite, node, monkeypatch):
 
 
 # --- log ----------------------------------------------------------------------------------------
+
+
+LOOKUP = "/v1/lookup?addresses=52:54:00:00:00:01"
+
+
+def test_what_a_database_says_of_itself_is_for_the_log(conf, sqlite, node, caplog):
+    """Callers without credentials come here, by lookup and heartbeat."""
+    said = 'connection to server at "10.9.8.7", port 5432 failed: FATAL: user "ironic"'
+    away = Refusing(exceptions.DatabaseUnavailable(reason=said))
+    for method, path in (("DELETE", "/v1/nodes/n1"), ("GET", LOOKUP)):
+        answer = Api(conf, sqlite, away)(method, path)
+        assert (answer.status, answer.fault) == (503, "The database does not answer; try again.")
+        assert "retry-after" in answer.headers
+        (line,) = [r.getMessage() for r in caplog.records if "10.9.8.7" in r.getMessage()]
+        assert line.startswith(answer.headers["openstack-request-id"]) and "\n" not in line
+        caplog.clear()
 
 
 def test_a_request_is_one_line_without_secrets(api, node, caplog):

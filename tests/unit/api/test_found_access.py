@@ -167,6 +167,11 @@ def test_the_value_of_a_setting_is_secret_by_the_name_beside_it(things):
             assert answer.status == 400 and f"{place}/settings/0 as a whole" in answer.fault
         other = [{"op": "replace", "path": f"{place}/settings/1/name", "value": "Mode"}]
         assert api.patch(path, other).status == 200
+        for name in ("v", "user_password"):
+            renamed = {"name": name, "value": MASK}
+            for where, value in (("/settings/0", renamed), ("/settings", [renamed])):
+                answer = api.patch(path, [{"op": "replace", "path": place + where, "value": value}])
+                assert answer.status == 400 and "/settings/0/value is or has" in answer.fault
 
 
 def test_what_is_no_secret_may_be_six_asterisks():
@@ -616,6 +621,21 @@ def test_a_new_node_has_nothing_that_its_owner_may_not_change(
         body = {"driver": "fake-hardware", "name": "n2", "driver_info": {"a": 1}, **more}
         assert door("POST", "/v1/nodes", "owner:admin", body).status == 201
     assert door("POST", "/v1/nodes", "system:admin", {**body, member: value}).status == 201
+
+
+@pytest.mark.parametrize("place", ["nodes", "runbooks", "allocations"])
+def test_a_project_does_not_end_with_a_blank(things, place):
+    """To MariaDB "a " is "a": a list for the project "a" had what is the other's."""
+    api, found = things
+    for member in ("owner", "lessee") if place == "nodes" else ("owner",):
+        for wrong in ("a ", " ", "a  b "):
+            answer = api.post(f"/v1/{place}", {**NEW[place], member: wrong})
+            assert answer.status == 400 and f"{member} must be the id of a project" in answer.fault
+            if place != "allocations":
+                patch = [{"op": "add", "path": f"/{member}", "value": wrong}]
+                assert api.patch(f"/v1/{place}/{found[place].uuid}", patch).status == 400
+        for right in ("a b", "\u00e4\U0001f600", "", None):
+            assert api.post(f"/v1/{place}", {**NEW[place], member: right}).status != 400
 
 
 @pytest.mark.parametrize("name", [".", ".."])
