@@ -11,13 +11,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import bcrypt
 from oslo_config import cfg
 
-from deploysteps import exceptions
+from deploysteps import exceptions, texts
 from deploysteps.api import errors
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _BCRYPT = (b"$2y$", b"$2a$", b"$2b$")
 _BCRYPT_READS = 72
 """Bytes of a password that bcrypt looks at; the rest never counted."""
 _COST = 10
+_UNNAMED = "admin"
+"""The role of who is not named in the settings, as in the field."""
 
 
 class Users:
@@ -57,13 +59,23 @@ class Users:
         self._answers: dict[bytes, tuple[float, bool]] = {}
         self._gate = Gate(max(1, threads // 4))
 
+    def strangers(self, names: Iterable[str]) -> list[str]:
+        """Return a sentence for each of these names that no user has."""
+        known = self._hashes
+        return [
+            f"the file of the users has no {name!r}"
+            + (f" (did you mean {close!r}?)." if (close := texts.closest(name, known)) else ".")
+            for name in names
+            if name not in known
+        ]
+
     def check(self, user: str, password: bytes, address: str) -> bool:
         """Tell whether a password is this user's.
 
         An unknown user takes as long as a wrong password.
 
         :param address: where the request comes from.
-        :raises Busy: too many are being checked, for this address or in all.
+        :raises Busy: too many are being checked, for this user, for this address or in all.
         """
         self._look()
         wanted = self._hashes.get(user, self._nobody)
@@ -71,7 +83,7 @@ class Users:
         known = self._remembered(digest)
         if known is not None:
             return known
-        with self._gate(digest, address):
+        with self._gate(digest, user, address):
             known = self._remembered(digest)  # another request may have been here before
             if known is None:
                 known = _matches(password, wanted) and user in self._hashes
@@ -116,13 +128,14 @@ class Users:
 class _Check:
     """A check that runs, and those who wait for what comes out."""
 
+    user: str
     address: str
     waiting: int = 0
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
 class Gate:
-    """Lets few checks run at a time: one for each password, half of all for an address."""
+    """Lets few checks run at a time: one for each password, half of all for a user or address."""
 
     def __init__(self, most: int) -> None:
         """Make it for ``most`` checks."""
@@ -132,7 +145,7 @@ class Gate:
         self._running: dict[bytes, _Check] = {}
 
     @contextmanager
-    def __call__(self, digest: bytes, address: str) -> Iterator[None]:
+    def __call__(self, digest: bytes, user: str, address: str) -> Iterator[None]:
         """Go in and out; wait for another request that proves the very same.
 
         :raises Busy: it is full.
@@ -140,10 +153,14 @@ class Gate:
         with self._lock:
             check = self._running.get(digest)
             if check is None:
-                same = sum(other.address == address for other in self._running.values())
-                if len(self._running) >= self._most or same >= self._of_one:
+                running = list(self._running.values())
+                same = max(
+                    sum(other.user == user for other in running),
+                    sum(other.address == address for other in running),
+                )
+                if len(running) >= self._most or same >= self._of_one:
                     raise errors.Busy()
-                check = self._running[digest] = _Check(address)
+                check = self._running[digest] = _Check(user, address)
             elif check.waiting >= self._most * 2:
                 raise errors.Busy()
             check.waiting += 1
@@ -167,6 +184,11 @@ class HttpBasic:
         """
         self._users = Users(conf.http_basic_auth_user_file, conf.api.threads)
         self._roles: Mapping[str, str] = conf.api.http_basic_roles
+        others = self._roles.get("*", _UNNAMED)
+        for told in self._users.strangers(name for name in self._roles if name != "*"):
+            LOG.warning(
+                "[api] http_basic_roles: %s Who is not named there has the role %s", told, others
+            )
 
     def user(self, header: str | None, address: str) -> tuple[str, str]:
         """Return the user's name and role.
@@ -179,7 +201,7 @@ class HttpBasic:
         if not self._users.check(name, password, address):
             LOG.info("Refused a wrong name or password from %s", address)
             raise errors.Unauthorized("Incorrect username or password", challenge=CHALLENGE)
-        return name, self._roles.get(name, self._roles.get("*", "admin"))
+        return name, self._roles.get(name, self._roles.get("*", _UNNAMED))
 
 
 def _credentials(header: str) -> tuple[str, bytes]:

@@ -18,7 +18,7 @@ from oslo_policy import _checks
 
 from deploysteps import exceptions
 from deploysteps.access.rules import list_rules
-from deploysteps.api import access, access_basic, call, errors
+from deploysteps.api import access, access_basic, call, errors, hosts
 from deploysteps.api.app import create_app
 from deploysteps.api.operations import Operation
 from deploysteps.db import chassis, nodes, ports, runbooks
@@ -200,7 +200,7 @@ def test_long_passwords_and_strange_bytes_are_no_error(users):
 
 
 def test_guessing_passwords_takes_a_part_of_the_threads(users, monkeypatch):
-    """Who floods is told to come later, one address sooner than all; who is known gets in."""
+    """Who floods is told to come later, one address, or one user, sooner than all."""
     found = access_basic.Users(str(users), 16)  # so that 4 are checked at a time, 2 of an address
     assert found.check("alice", b"secret", "a")
     going, go_on = threading.Semaphore(0), threading.Event()
@@ -211,26 +211,57 @@ def test_guessing_passwords_takes_a_part_of_the_threads(users, monkeypatch):
         return False
 
     monkeypatch.setattr(bcrypt, "checkpw", slow)
-    guesses = [(b"1", "a"), (b"2", "a"), (b"3", "b"), (b"4", "b")]
-    threads = [
-        threading.Thread(target=found.check, args=("alice", *guess), daemon=True)
-        for guess in guesses
+    guesses = [
+        ("alice", b"1", "a"),
+        ("mallory", b"2", "a"),
+        ("alice", b"3", "b"),
+        ("bob", b"4", "b"),
     ]
+    threads = [threading.Thread(target=found.check, args=guess, daemon=True) for guess in guesses]
     for thread in threads[:2]:
         thread.start()
     assert all(going.acquire(timeout=10) for _ in range(2))
     with pytest.raises(errors.Busy):
-        found.check("alice", b"5", "a")
-    for thread in threads[2:]:
-        thread.start()
-    assert all(going.acquire(timeout=10) for _ in range(2))
+        found.check("bob", b"5", "a")
+    threads[2].start()
+    assert going.acquire(timeout=10)
     with pytest.raises(errors.Busy):
         found.check("alice", b"5", "c")
+    threads[3].start()
+    assert going.acquire(timeout=10)
+    with pytest.raises(errors.Busy):
+        found.check("carol", b"5", "d")
     assert found.check("alice", b"secret", "a"), "who is known does not wait"
     go_on.set()
     for thread in threads:
         thread.join(10)
     assert not found._gate._running
+
+
+def test_a_name_with_a_role_that_the_file_does_not_have_is_told_at_the_start(conf, users, caplog):
+    """Whoever was meant is an admin."""
+    conf.set_override("http_basic_auth_user_file", str(users))
+    roles = {"alise": "reader", "alice": "member", "*": "none"}
+    conf.set_override("http_basic_roles", roles, group="api")
+    access_basic.HttpBasic(conf)
+    (told,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "no 'alise' (did you mean 'alice'?)" in told and "the role none" in told
+
+
+@pytest.mark.parametrize(
+    ("proxied", "told", "wanted"),
+    [
+        (False, "10.0.0.9", "127.0.0.1"),
+        (True, "10.0.0.9", "10.0.0.9"),
+        (True, "10.6.6.6, 10.0.0.9", "10.0.0.9"),
+        (True, "nonsense", "127.0.0.1"),
+        (True, None, "127.0.0.1"),
+    ],
+)
+def test_behind_a_proxy_an_address_is_the_clients(proxied, told, wanted):
+    """What the nearest proxy has written, if the operator says that there is one."""
+    headers = {} if told is None else {"X-Forwarded-For": told}
+    assert hosts.sender(testing.create_req(headers=headers), proxied) == wanted
 
 
 def test_many_requests_with_the_same_password_are_one_check(users, monkeypatch):
