@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploysteps.db import conductors
+from deploysteps.db.engine import Database
+from tests.crash import checks
+from tests.crash.deeds import LOST, Deed
+from tests.crash.stage import HOST, Stage
 from tests.crash.stepwise import KILLED
+from tests.crash.telling import Telling
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,6 +37,36 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
+
+
+@pytest.fixture
+def telling(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[[Deed], Telling]]:
+    """Tell a deed once in this process, and return what kills it in others."""
+    made: list[Stage] = []
+
+    def make(deed: Deed) -> Telling:
+        conductors.register(database, LOST, "x" * 32, [])
+        checks.aged(database, LOST)
+        database.dispose()
+        made.append(Stage(database, conf, deed.story, tmp_path / "journal", served=False))
+        found = Telling(made[0], deed)
+        made[0].set_up()
+        found.first_life(0)
+        found.next_life(HOST)
+        made[0].database.dispose()
+        gc.collect()
+        gc.freeze()
+        return found
+
+    with warnings.catch_warnings():
+        # The threads of the test runner do not matter to what a fork does here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield make
+    for found in made:
+        found.database.dispose()
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py does
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ client does that was never answered.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -76,6 +76,10 @@ class Deed:
     """Check that it happened or did not, and bring it to its end."""
     before: Act = _nothing
     """What is there before."""
+    classes: Mapping[str, type[base.BaseInterface]] = dataclasses.field(
+        default_factory=lambda: INTERFACES
+    )
+    vendor: type[drivers.Kinds] = drivers.Waiting
     every: int = 1
     """How far the points are apart that are tried on a server: much of a long deed is alike."""
 
@@ -85,10 +89,10 @@ class Deed:
         return Scenario(
             self.name,
             DEPLOY,
-            drivers.Waiting,
+            self.vendor,
             self.at,
             values={"power_state": states.POWER_ON},
-            classes=INTERFACES,
+            classes=self.classes,
             at=self.at,
             steps=False,
         )
