@@ -89,7 +89,7 @@ class Receiver:
         self.name = rows.shown(url)
         self._wanted = frozenset(conf.events)
         self._lease = 4 * conf.timeout + 10
-        self._lease_ends = 0.0
+        self._lease_ends = self._take_at = 0.0
         self._endpoint: int | None = None
         self._on_the_way: set[str] = set()
         self._lock = threading.Lock()
@@ -133,8 +133,12 @@ class Receiver:
             self._endpoint = rows.known(self._database, self._url).id
         if not self._leased(self._endpoint):
             return _STANDBY
-        more = self._take(self._endpoint)
-        begun = self._send_due(self._endpoint)
+        more = False
+        if time.monotonic() >= self._take_at:
+            more = self._take(self._endpoint)
+            # Rounds come as fast as deliveries are taken: not each looks for new events.
+            self._take_at = 0.0 if more else time.monotonic() + self._every
+        begun = self._send_due(self._endpoint) if self._endpoint is not None else 0
         return 0.0 if more or begun else self._every
 
     def _leased(self, endpoint: int) -> bool:

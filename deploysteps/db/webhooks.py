@@ -25,6 +25,8 @@ from deploysteps.db.pages import fetch, rows_of
 _E, _D, _C = table(WebhookEndpoint), table(WebhookDelivery), table(Conductor)
 
 PENDING, DEAD = "pending", "dead"
+_AT_ONCE = 500
+"""Rows that one statement names."""
 
 
 def key_of(url: str) -> str:
@@ -156,21 +158,35 @@ def pending(database: Database, endpoint: int) -> int:
 
 
 def due(database: Database, endpoint: int, limit: int) -> list[WebhookDelivery]:
-    """Return the oldest delivery of each node, where it is due: what follows waits for it."""
+    """Return the oldest delivery of each node, where it is due: what follows waits for it.
+
+    One look over the index, and then rows by their events. As one query it would be left to the
+    server's statistics, which know nothing of rows that come and go, and then all that is
+    pending is looked over again for each of them.
+    """
     heads = (
-        sa.select(sa.func.min(_D.c.event_id))
+        sa.select(sa.func.min(_D.c.event_id).label("head"))
         .where(_D.c.endpoint_id == endpoint, _D.c.state == PENDING)
         .group_by(_D.c.node_uuid)
-        .scalar_subquery()
+        .order_by("head")
     )
     query = (
         rows_of(WebhookDelivery)
         .where(_D.c.endpoint_id == endpoint, _D.c.state == PENDING)
-        .where(_D.c.event_id.in_(heads), _D.c.next_try_at <= types.utcnow())
+        .where(_D.c.next_try_at <= types.utcnow())
         .order_by(_D.c.event_id)
-        .limit(limit)
     )
-    return database.read(lambda c: fetch(c, WebhookDelivery, query))
+
+    def work(connection: sa.Connection) -> list[WebhookDelivery]:
+        found: list[WebhookDelivery] = []
+        ids = list(connection.execute(heads).scalars())
+        while ids and len(found) < limit:
+            some, ids = ids[:_AT_ONCE], ids[_AT_ONCE:]
+            wanted = query.where(_D.c.event_id.in_(some)).limit(limit - len(found))
+            found += fetch(connection, WebhookDelivery, wanted)
+        return found
+
+    return database.read(work)
 
 
 def _mine(delivery: WebhookDelivery, holder: str) -> sa.ColumnElement[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import hmac
 import http.server
@@ -21,12 +22,13 @@ from deploysteps import exceptions, states
 from deploysteps.cli.app import cli
 from deploysteps.cli.local_service import LocalService
 from deploysteps.conductor import webhooks as sending
-from deploysteps.db import conductors, events, webhooks
+from deploysteps.db import conductors, events, types, webhooks
 from deploysteps.db.engine import Database
 from deploysteps.db.event_models import Event, WebhookDelivery, WebhookEndpoint
 from deploysteps.db.events import New
 from tests import support
 from tests.service.test_serve import deploy, enrol, wait_for
+from tests.support_sql import counting
 
 SECRET = "a-secret-that-is-long-enough"
 NODES = [f"{n}1111111-1111-1111-1111-111111111111" for n in range(1, 4)]
@@ -308,6 +310,36 @@ def test_a_conductor_that_is_started_again_takes_up_what_it_had_at_once(database
     conductors.register(database, "h" * 50, "d4" * 16, ())
     assert lease(others), "whose holder is gone for sure is anybody's"
     assert not lease(webhooks.holder_of("h" * 50, "d4" * 16))
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 500])
+def test_the_oldest_of_each_node_is_due_whatever_the_servers_statistics_say(
+    database, monkeypatch, at_once
+):
+    """One statement for what is first of each node, and one for each so many of these."""
+    monkeypatch.setattr(webhooks, "_AT_ONCE", at_once)
+    endpoint = webhooks.known(database, "http://receiver/").id
+    now = types.utcnow()
+    rows = [
+        {
+            "endpoint_id": endpoint,
+            "event_id": n,
+            "node_uuid": f"n{n % 4}",
+            "state": "dead" if n == 3 else "pending",
+            "body": "{}",
+            "created_at": now,
+            "tries": 0,
+            "next_try_at": now + datetime.timedelta(hours=n == 1),
+        }
+        for n in range(200)
+    ]
+    with database.engine.begin() as connection:
+        connection.execute(sa.insert(WebhookDelivery), rows)
+    with counting(database) as sent:
+        assert [one.event_id for one in webhooks.due(database, endpoint, 10)] == [0, 2, 7]
+    assert sent.statements <= 1 + max(4 // at_once, 1) + 1
+    assert [one.event_id for one in webhooks.due(database, endpoint, 2)] == [0, 2]
+    assert webhooks.due(database, endpoint + 1, 2) == []
 
 
 @pytest.mark.parametrize("kept", [0, 1])
