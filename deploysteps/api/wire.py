@@ -39,6 +39,8 @@ _KEPT = 1000
 """Connections that wait for a request, or for the rest of its head, and are kept."""
 _OTHERS = 256
 """Files that the process may open for other things."""
+_LAST, _HEARD = 0.02, 0.5
+"""Seconds at a stop: between two looks; for a first request to come of who is connected."""
 _PEEKED = 16 * 2**10
 """Bytes of a head that are waited for without a thread."""
 
@@ -219,7 +221,7 @@ class _Request(server.HTTPRequest):
 
     def send_headers(self) -> None:
         """Answer; close the connection where it is not sure where the next request begins."""
-        if self.chunked_read or self.conn.socket.late:
+        if self.chunked_read or self.conn.socket.late or self.server.leaving:
             self.close_connection = True
         if self.conn.taker is not None and int(self.status[:3]) == 200:
             self.conn.headed, self.close_connection = True, True
@@ -308,6 +310,7 @@ class _Connection(server.HTTPConnection):
 
     def close(self) -> None:
         """Close, unless it is another's now."""
+        self.server._fresh.discard(self)
         if self.headed:
             self.rfile.close()
         else:
@@ -356,6 +359,9 @@ class HttpServer(wsgi.Server):
             tls.sslsocket_class = SecureLine
         self.slow = threading.BoundedSemaphore(max(1, numthreads // 2))
         self._served: set[_Connection] = set()
+        self._fresh: set[_Connection] = set()
+        """Connections whose first request is still on its way."""
+        self.leaving = False
         self._cut = False
         self._lock = threading.Lock()
 
@@ -369,6 +375,7 @@ class HttpServer(wsgi.Server):
                 conn.close()  # else there would soon be no file to accept another with
                 return
             conn.greeted = True
+            self._fresh.add(conn)
             self.put_conn(conn)  # comes back when there is something to read
         elif self.tls is None and not conn.rfile.has_data() and not conn.socket.has_head():
             self.put_conn(conn)
@@ -378,6 +385,7 @@ class HttpServer(wsgi.Server):
     def enter(self, connection: _Connection) -> bool:
         """Note who is served; False when nobody is any more."""
         with self._lock:
+            self._fresh.discard(connection)
             if not self._cut:
                 self._served.add(connection)
             return not self._cut
@@ -386,6 +394,31 @@ class HttpServer(wsgi.Server):
         """Note that a connection waits for its next request, or ends."""
         with self._lock:
             self._served.discard(connection)
+
+    def stop(self) -> None:
+        """Take nothing new, and let what is under way finish."""
+        if self.ready and not self.leaving:
+            self._leave()
+        super().stop()
+
+    def _leave(self) -> None:
+        """Shut the door behind those who have come, and hear them out.
+
+        Whoever is refused a connection takes another server; one that was made and is then broken
+        may have done something or not. Cheroot would break those that wait in line, too.
+        """
+        self.leaving = True
+        door, self.socket = self.socket, None
+        manager: Any = self._connections  # type: ignore[attr-defined]
+        manager._selector.unregister(door.fileno())
+        time.sleep(_LAST)  # who is being let in just now
+        door.settimeout(0)
+        while (found := manager._from_server_socket(door)) is not None:
+            self.process_conn(found)
+        door.close()
+        until = time.monotonic() + _HEARD
+        while self._fresh and time.monotonic() < until:
+            time.sleep(_LAST)
 
     def cut_off(self) -> None:
         """End every connection, whatever its client still sends or wants."""

@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+import requests
 
 from deploysteps.cli import demo as shown
 from deploysteps.cli import local_service
@@ -100,6 +102,61 @@ def test_it_starts_again_at_once_with_the_same_name_and_port(service):
             end()
             running.start()
             assert state_of(running.client) == "available"
+
+
+def test_who_asks_while_it_starts_is_answered_in_full_and_keeps_his_lock(service):
+    """F48, F91: asked from the first moment on, with a lock of before in the way."""
+    with service() as running:
+        enrol(running.client, fake_delay={"deploy.deploy": 60})
+        enrol(running.client, "early", fake_delay={"deploy.deploy": 2})
+        deploy(running.client)
+        wait_for(lambda: state_of(running.client) == "deploying", "deploying")
+        running.kill()
+        asker = Early(running.client.endpoint)
+        asker.start()
+        running.start()
+        wait_for(lambda: asker.accepted, "a deployment that was asked for early")
+        wait_for(lambda: state_of(running.client, "early") == "active", "it ran to its end")
+        wait_for(lambda: state_of(running.client) == "deploy failed", "the lock of before is gone")
+        asker.stop()
+        told = running.client.get("/v1/drivers")
+        assert asker.refused, "it was asked before it listened"
+        assert asker.drivers and all(one == told for one in asker.drivers)
+        assert True in asker.ready and asker.ready == sorted(asker.ready), "ready, and stays so"
+
+
+class Early(threading.Thread):
+    """Asks a service again and again, long before it listens."""
+
+    def __init__(self, endpoint):
+        super().__init__(daemon=True)
+        self._endpoint, self._done = endpoint, threading.Event()
+        self._session = requests.Session()
+        self._session.headers["X-OpenStack-Ironic-API-Version"] = "latest"
+        self.refused, self.accepted = 0, False
+        self.drivers, self.ready = [], []
+
+    def run(self):
+        while not self._done.wait(0.01):
+            try:
+                self._ask()
+            except requests.ConnectionError:
+                self.refused += 1
+
+    def _ask(self):
+        ready = self._session.get(f"{self._endpoint}/readyz", timeout=20).status_code
+        self.ready.append(ready == 200)
+        answer = self._session.get(f"{self._endpoint}/v1/drivers", timeout=20)
+        assert answer.status_code == 200
+        self.drivers.append(answer.json())
+        if not self.accepted:
+            path = f"{self._endpoint}/v1/nodes/early/states/provision"
+            answer = self._session.put(path, json={"target": "active"}, timeout=20)
+            self.accepted = answer.status_code == 202
+
+    def stop(self):
+        self._done.set()
+        self.join(30)
 
 
 def test_a_second_service_on_the_port_is_refused_and_harms_nothing(service, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pytest
 
@@ -211,6 +212,18 @@ def test_heartbeats_take_half_of_the_threads_and_the_rest_is_told_at_once(conf, 
         thread.join()
     assert statuses == [202, 202]
     assert api.post("/v1/heartbeat/n1", {"callback_url": URL}).status == 202
+
+
+def test_those_refused_together_are_told_to_return_apart(conf, sqlite, node):
+    """F20: a thousand at once are spread over all the seconds that there are."""
+    api = Api(conf, sqlite, Refusing(exceptions.NoFreeConductorWorker()))
+    told = Counter()
+    for _ in range(1000):
+        answer = api.post("/v1/heartbeat/n1", {"callback_url": URL})
+        assert answer.status == 503
+        told[int(answer.headers["retry-after"])] += 1
+    assert set(told) == set(range(min(told), max(told) + 1)) and len(told) >= 9
+    assert max(told.values()) < 2 * 1000 / len(told)
 
 
 def test_the_gate_opens_again_after_an_error():

@@ -1,6 +1,7 @@
 """The simulated agent, against a service that answers as it is told."""
 
 import time
+from collections import Counter
 
 import pytest
 
@@ -139,6 +140,18 @@ def test_pauses_grow_and_are_never_the_same():
     first = [pauses.next() for _ in range(10)]
     assert max(first) <= simulated_agent._LONGEST_PAUSE * 1.5
     assert len(set(first)) == 10 and min(first[5:]) > first[0]
+
+
+def test_a_thousand_agents_do_not_come_at_once_after_an_outage():
+    """F20: the service is away for half a minute; who comes when, by the pauses of each."""
+    outage, first = 30.0, Counter()
+    for number in range(1000):
+        pauses, now = simulated_agent._Pauses(), number / 1000  # all within its first second
+        while now < outage:
+            now += pauses.next()
+        first[int((now - outage) * 10)] += 1
+    assert sum(first.values()) == 1000
+    assert max(first.values()) < 60, "in no tenth of a second, where an even share is 13 to 27"
 
 
 @pytest.mark.parametrize("address", ["nonsense", "52:54:00:00:00", "52:54:00:00:00:0g", ""])
