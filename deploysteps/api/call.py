@@ -100,6 +100,8 @@ class Resource:
 
     operations: ClassVar[Mapping[str, Operation]] = {}
     """Method -> what it is; every method that a class answers stands here."""
+    is_ours: ClassVar[bool] = False
+    """Whether the field has no such path: it is the same at every version."""
     by_item: ClassVar[frozenset[str]] = frozenset()
     """Methods whose rule depends on whose the thing is, so that the class asks itself. What is
     below ``/nodes/<id>`` depends on the node, and :meth:`node` asks."""
@@ -150,7 +152,8 @@ class Resource:
 
         :raises NodeNotFound: there is none for him.
         """
-        item = answers.node_of(self.database, ident, version(req))
+        known = versions.MAX if self.is_ours else version(req)
+        item = answers.node_of(self.database, ident, known)
         if not caller(req).sees(item.owner, item.lessee):
             caller(req).asked = True
             raise exceptions.NodeNotFound(node=ident[:255])

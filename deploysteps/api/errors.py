@@ -128,7 +128,10 @@ def _before_routing(
     if exc.headers is not None:
         resp.set_headers(exc.headers)
     call.of(req).version = None  # told to those only who reached something
-    _bare(resp, exc.status_code, exc.description or "")
+    text = exc.description or ""
+    if isinstance(exc, falcon.HTTPRouteNotFound):
+        text = "There is nothing at this path; /openapi.json tells what there is."
+    _bare(resp, exc.status_code, text)
 
 
 def _unexpected(

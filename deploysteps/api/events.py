@@ -27,6 +27,7 @@ class NotStreamed(exceptions.DeployStepsException):
 class Stream(call.Resource):
     """``/v1/events/stream``."""
 
+    is_ours = True
     operations: ClassVar = {
         "GET": Operation(
             summary="Listen to events as they happen",

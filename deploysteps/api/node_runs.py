@@ -17,6 +17,7 @@ from deploysteps.db import runs
 class OneRun(call.Resource):
     """``/v1/nodes/<id>/runs/<uuid>``."""
 
+    is_ours = True
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(
             summary="Show one run of a node",

@@ -102,6 +102,7 @@ def _validate(
 class NodeSteps(call.Resource):
     """``/v1/nodes/<id>/steps``: ours, at every version."""
 
+    is_ours = True
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(
             summary="List the steps that a node offers a flow",
@@ -133,6 +134,7 @@ class NodeSteps(call.Resource):
 class NodePlan(call.Resource):
     """``/v1/nodes/<id>/plan``: ours, at every version."""
 
+    is_ours = True
     operations: ClassVar[Mapping[str, Operation]] = {
         "POST": Operation(
             summary="Tell what a run that asks for steps would do",
@@ -184,6 +186,7 @@ def _taken_by(flow: StepFlow) -> str:
 class NodeLock(call.Resource):
     """``/v1/nodes/<id>/lock``: ours, at every version."""
 
+    is_ours = True
     operations: ClassVar[Mapping[str, Operation]] = {
         "DELETE": Operation(
             summary="Break the lock on a node",
@@ -278,6 +281,7 @@ class OneHistory(_History):
 class NodeRuns(call.Resource):
     """``/v1/nodes/<id>/runs``: ours, at every version."""
 
+    is_ours = True
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(
             summary="List the runs of a node",

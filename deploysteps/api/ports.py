@@ -297,10 +297,14 @@ class OnePort(PortLists):
         done(resp, 204)
 
     def _port(self, req: falcon.Request, ident: str) -> Port:
-        """Return the port of a path, if the caller may do with it what he asks: as its node's."""
-        if not is_uuid(ident):
-            raise exceptions.PortNotFound(port=ident[:255])
-        ident = ident.lower()
-        item, missing = ports.get(self.database, ident), exceptions.PortNotFound(port=ident)
+        """Return the port of a path, if the caller may do with it what he asks: as its node's.
+
+        :raises PortNotFound: there is none for him; names are no ports before 1.88.
+        """
+        missing = exceptions.PortNotFound(port=ident[:255])
+        named = call.version(req) >= versions.PORT_FIELDS["name"] and is_ident(ident)
+        if not (named or is_uuid(ident)):
+            raise missing
+        item = ports.get(self.database, ident)
         self.permit(req, nodes.get(self.database, item.node_id), missing)
         return item

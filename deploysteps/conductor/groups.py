@@ -26,26 +26,31 @@ def check_chassis(runtime: Runtime, values: Mapping[str, Any]) -> None:
         raise exceptions.InvalidParameterValue(f"Chassis {named} could not be found.")
 
 
-def check_parent(runtime: Runtime, values: Mapping[str, Any], uuid: str | None = None) -> None:
+def check_parent(runtime: Runtime, values: Mapping[str, Any], uuid: str | None = None) -> list[str]:
     """Refuse a parent that is not there, is the node itself, or is below it.
 
     :param uuid: the node's; None for one that is made.
+    :returns: the uuids of the parent, its parent, and so on.
     :raises InvalidParameterValue: naming it.
     """
     named = above = values.get("parent_node")
-    while above is not None:
+    chain: list[str] = []
+    while above is not None and above not in chain:
         if above == uuid:
             raise exceptions.InvalidParameterValue(
                 f"Node {named} cannot be the parent_node of {uuid}: it is the same, or below it."
             )
         try:
-            above = nodes.get(runtime.database, above).parent_node
+            item = nodes.get(runtime.database, above)
         except exceptions.NotFound as exc:
             if above == named:
                 raise exceptions.InvalidParameterValue(
                     f"Unable to apply the requested parent_node {named!r}: there is no such node."
                 ) from exc
-            return
+            break
+        chain.append(item.uuid)
+        above = item.parent_node
+    return chain
 
 
 def check_portgroup(runtime: Runtime, node_id: int, values: Mapping[str, Any]) -> None:

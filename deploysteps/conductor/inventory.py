@@ -61,7 +61,8 @@ def update_node(
     before: Mapping[str, Any],
 ) -> Node:
     """Change columns of a node; see :meth:`ConductorManager.update_node`."""
-    with acquire(context, node_id, purpose="node update", runtime=runtime) as task:
+    with ExitStack() as held:
+        task = held.enter_context(acquire(context, node_id, purpose="node update", runtime=runtime))
         node = task.node
         if states.STATES[node.provision_state].kind is not states.Kind.STABLE:
             raise exceptions.Conflict(
@@ -74,6 +75,9 @@ def update_node(
         for flag in ("protected", "retired"):
             changes.update(_check_reason(flag, changes, {flag: getattr(node, flag)}))
         groups.check_chassis(runtime, changes)
+        for above in groups.check_parent(runtime, changes, node.uuid):
+            # Nobody else puts one of these below the node, or removes it, meanwhile.
+            held.enter_context(acquire(context, above, purpose="node update", runtime=runtime))
         groups.check_parent(runtime, changes, node.uuid)
         if "maintenance" in changes or "maintenance_reason" in changes:
             changes["fault"] = None  # an operator's word stands in place of what a clock found

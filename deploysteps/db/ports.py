@@ -12,17 +12,19 @@ from deploysteps import exceptions
 from deploysteps.db import types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.models import Node, Port
-from deploysteps.db.pages import exists, fetch, page, rows_of, translating
+from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
 
 
-def get(database: Database, uuid: str) -> Port:
-    """Return a port.
+def get(database: Database, ident: str) -> Port:
+    """Return the port of this uuid or name.
 
     :raises PortNotFound: there is none.
     """
-    found = database.read(lambda c: fetch(c, Port, rows_of(Port).where(Port.uuid == uuid)))
+    by_uuid = is_uuid(ident)
+    its = Port.uuid == ident.lower() if by_uuid else Port.name == ident
+    found = database.read(lambda c: fetch(c, Port, rows_of(Port).where(its)))
     if not found:
-        raise exceptions.PortNotFound(port=uuid)
+        raise exceptions.PortNotFound(port=ident)
     return found[0]
 
 

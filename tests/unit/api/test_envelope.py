@@ -84,7 +84,9 @@ def test_what_is_not_built_is_told_before_routing_without_versions(
 ):
     answer = api(method, path)
     assert answer.status == status
-    assert answer.inner == {"code": status, "title": title, "description": ""}
+    told = "There is nothing at this path; /openapi.json tells what there is."
+    description = told if status == 404 else ""
+    assert answer.inner == {"code": status, "title": title, "description": description}
     assert USED not in answer.headers and not has_range(answer)
     assert answer.headers["content-type"] == "application/json"
 

@@ -200,3 +200,19 @@ def test_an_unknown_port_is_404(conf, sqlite, ident):
 
 def test_a_port_is_found_in_capitals(api, port):
     assert api.get(f"/v1/ports/{port.uuid.upper()}").status == 200
+
+
+@pytest.mark.parametrize(("version", "status"), [(87, 404), (88, 200), (89, 200)])
+def test_a_port_is_found_by_its_name_from_1_88_on(api, sqlite, port, version, status):
+    ports.update(sqlite, port.uuid, {"name": "prt"})
+    assert api.get("/v1/ports/prt", version=version).status == status
+    assert api.get(f"/v1/ports/{port.uuid.upper()}", version=version).status == 200
+
+
+def test_a_port_is_changed_and_deleted_by_its_name(api, conductor, sqlite, port):
+    ports.update(sqlite, port.uuid, {"name": "prt"})
+    assert api.patch("/v1/ports/prt", [{"op": "add", "path": "/extra", "value": {}}]).status == 200
+    assert api("DELETE", "/v1/ports/prt").status == 204
+    assert [call[1][0] for call in conductor.calls] == [port.uuid, port.uuid]
+    for wrong in ("nobody", "no%20name", "1"):
+        assert api.get(f"/v1/ports/{wrong}").status == 404
