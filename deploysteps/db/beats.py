@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from deploysteps import exceptions
 from deploysteps.db import runs
 from deploysteps.db.engine import Database, again
-from deploysteps.db.locks import Also, run_also
+from deploysteps.db.locks import Also, columns_of, run_also
 from deploysteps.db.models import Node, StepAttempt, table
 from deploysteps.db.pages import is_uuid, of_row
 
@@ -95,7 +95,7 @@ def record(
         meanwhile; nothing was written.
     :raises Stale: a statement of ``also`` matched nothing; nothing was written.
     """
-    columns = Node.named(values)
+    columns = columns_of(values)
     given = {f"v_{name}": value for name, value in columns.items()}
     given["k_id"] = node.id
     if node.agent_secret_token is not None:

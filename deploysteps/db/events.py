@@ -62,9 +62,9 @@ def _insert(count: int) -> sa.TextClause:
         for n in range(count)
     )
     text = f"INSERT INTO events (at, type, node_uuid, run_uuid, flow, data) VALUES {rows}"  # noqa: S608
-    bound: list[sa.BindParameter[Any]] = [sa.bindparam("at", type_=types.UTC)]
+    bound: list[sa.BindParameter[Any]] = [sa.bindparam("at", type_=types.Utc())]
     for n in range(count):
-        bound.append(sa.bindparam(f"data{n}", type_=types.JSON))
+        bound.append(sa.bindparam(f"data{n}", type_=types.Json()))
         bound.append(sa.bindparam(f"run{n}", type_=sa.BigInteger()))
     return sa.text(text).bindparams(*bound)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import datetime
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
 
 from deploysteps.db import types
-from deploysteps.db.mapping import Base, Mapped, column
-from deploysteps.db.models import Big, Json
+from deploysteps.db.models import Base, Big, Json
 
 
 class _Named:
     """Columns that these tables share."""
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    extra: Mapped[Json] = column(types.JSON, default=dict)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
 
 
 class Allocation(_Named, Base):
@@ -26,17 +26,17 @@ class Allocation(_Named, Base):
 
     __tablename__ = "allocations"
 
-    name: Mapped[str | None] = column(types.short_text(), unique=True)
-    node_id: Mapped[int | None] = column(
+    name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
+    node_id: Mapped[int | None] = mapped_column(
         Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), unique=True
     )
-    state: Mapped[str] = column(types.short_text(16), index=True)
+    state: Mapped[str] = mapped_column(types.short_text(16), index=True)
     """``allocating``, ``active`` or ``error``."""
-    owner: Mapped[str | None] = column(types.short_text(), index=True)
-    last_error: Mapped[str | None] = column(types.LONG_TEXT)
-    resource_class: Mapped[str | None] = column(types.short_text(80), index=True)
-    traits: Mapped[list[str]] = column(types.JSON, default=list)
-    candidate_nodes: Mapped[list[str]] = column(types.JSON, default=list)
+    owner: Mapped[str | None] = mapped_column(types.short_text(), index=True)
+    last_error: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    resource_class: Mapped[str | None] = mapped_column(types.short_text(80), index=True)
+    traits: Mapped[list[str]] = mapped_column(types.JSON, default=list)
+    candidate_nodes: Mapped[list[str]] = mapped_column(types.JSON, default=list)
 
 
 class RunbookTrait(Base):
@@ -44,10 +44,10 @@ class RunbookTrait(Base):
 
     __tablename__ = "runbook_traits"
 
-    runbook_id: Mapped[int] = column(
+    runbook_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("runbooks.id", ondelete="CASCADE"), primary_key=True
     )
-    trait: Mapped[str] = column(types.short_text(), primary_key=True)
+    trait: Mapped[str] = mapped_column(types.short_text(), primary_key=True)
 
 
 class Chassis(_Named, Base):
@@ -55,7 +55,7 @@ class Chassis(_Named, Base):
 
     __tablename__ = "chassis"
 
-    description: Mapped[str | None] = column(types.short_text())
+    description: Mapped[str | None] = mapped_column(types.short_text())
 
 
 class Portgroup(_Named, Base):
@@ -63,14 +63,16 @@ class Portgroup(_Named, Base):
 
     __tablename__ = "portgroups"
 
-    name: Mapped[str | None] = column(types.short_text(), unique=True)
-    node_id: Mapped[int] = column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True)
-    node_uuid: Mapped[str] = column(types.short_text(36))
-    address: Mapped[str | None] = column(types.short_text(64), unique=True)
-    internal_info: Mapped[Json] = column(types.JSON, default=dict)
-    standalone_ports_supported: Mapped[bool] = column(default=True)
-    mode: Mapped[str | None] = column(types.short_text())
-    properties: Mapped[Json] = column(types.JSON, default=dict)
-    physical_network: Mapped[str | None] = column(types.short_text(64))
-    category: Mapped[str | None] = column(types.short_text(80))
-    dynamic_portgroup: Mapped[bool] = column(default=False)
+    name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
+    node_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True
+    )
+    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
+    address: Mapped[str | None] = mapped_column(types.short_text(64), unique=True)
+    internal_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    standalone_ports_supported: Mapped[bool] = mapped_column(default=True)
+    mode: Mapped[str | None] = mapped_column(types.short_text())
+    properties: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    physical_network: Mapped[str | None] = mapped_column(types.short_text(64))
+    category: Mapped[str | None] = mapped_column(types.short_text(80))
+    dynamic_portgroup: Mapped[bool] = mapped_column(default=False)

@@ -106,6 +106,18 @@ def _fence(columns: tuple[str, ...], unless_abort: bool) -> sa.Update:
     return statement
 
 
+def columns_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return column name -> value for mapped attribute -> value."""
+    attributes = _attribute_columns()
+    return {attributes.get(name, name): value for name, value in values.items()}
+
+
+@functools.cache
+def _attribute_columns() -> dict[str, str]:
+    mapper: Any = sa.inspect(Node)
+    return {attr.key: attr.columns[0].name for attr in mapper.column_attrs}
+
+
 def new_token() -> str:
     """Return a token that was never used."""
     return random_source.token_hex(16)
@@ -145,7 +157,7 @@ def grant(
     :raises Stale: a statement of ``also`` that must match did not.
     """
     token = new_token()
-    row = {**grant_values(host, token, purpose), **Node.named(values or {})}
+    row = {**grant_values(host, token, purpose), **columns_of(values or {})}
     query = _grant(tuple(row), held is not None, bool(held))
     params = {f"v_{name}": value for name, value in row.items()}
     params["f_id"] = node_id
@@ -230,7 +242,7 @@ def write(
     held = lock.token  # read once: another thread may give the lock back meanwhile
     if held is None:
         raise exceptions.LockLost(node=lock.node_uuid)
-    row = Node.named(values)
+    row = columns_of(values)
     row["generation"] = generation = lock.generation + 1
     row["updated_at"] = types.utcnow()
     if unlock:

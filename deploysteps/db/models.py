@@ -7,14 +7,14 @@ field (``driver_internal_info`` as one dict, ``save()``).
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
+from sqlalchemy import orm
+from sqlalchemy.orm import Mapped, mapped_column
 
 from deploysteps import steps
 from deploysteps.db import types
-from deploysteps.db.mapping import Base as Base
-from deploysteps.db.mapping import Mapped, column
 from deploysteps.db.node import NodeMethods
 
 MYSQL: dict[str, Any] = {
@@ -25,8 +25,21 @@ MYSQL: dict[str, Any] = {
 """For migrations, which make the tables. The models say nothing that is for one database of
 several: each name of such an option loads all of SQLAlchemy's modules for that database."""
 
+NAMING = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
 Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Json = dict[str, Any]
+
+
+class Base(orm.DeclarativeBase):
+    """Holds the metadata; every table has the same MariaDB options."""
+
+    metadata = sa.MetaData(naming_convention=NAMING)
 
 
 class Node(NodeMethods, Base):
@@ -34,101 +47,105 @@ class Node(NodeMethods, Base):
 
     __tablename__ = "nodes"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    name: Mapped[str | None] = column(types.short_text(), unique=True)
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
 
-    driver: Mapped[str] = column(types.short_text())
-    driver_info: Mapped[Json] = column(types.JSON, default=dict)
-    properties: Mapped[Json] = column(types.JSON, default=dict)
-    extra: Mapped[Json] = column(types.JSON, default=dict)
-    instance_info: Mapped[Json] = column(types.JSON, default=dict)
-    network_data: Mapped[Json] = column(types.JSON, default=dict)
-    raid_config: Mapped[Json] = column(types.JSON, default=dict)
-    target_raid_config: Mapped[Json] = column(types.JSON, default=dict)
+    driver: Mapped[str] = mapped_column(types.short_text())
+    driver_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    properties: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    instance_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    network_data: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    raid_config: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    target_raid_config: Mapped[Json] = mapped_column(types.JSON, default=dict)
 
-    provision_state: Mapped[str] = column(types.short_text(40))
-    target_provision_state: Mapped[str | None] = column(types.short_text(40))
-    provision_updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    power_state: Mapped[str | None] = column(types.short_text(40))
-    target_power_state: Mapped[str | None] = column(types.short_text(40))
-    last_error: Mapped[str | None] = column(types.LONG_TEXT)
-    maintenance: Mapped[bool] = column(default=False)
-    maintenance_reason: Mapped[str | None] = column(types.LONG_TEXT)
-    fault: Mapped[str | None] = column(types.short_text())
+    provision_state: Mapped[str] = mapped_column(types.short_text(40))
+    target_provision_state: Mapped[str | None] = mapped_column(types.short_text(40))
+    provision_updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    power_state: Mapped[str | None] = mapped_column(types.short_text(40))
+    target_power_state: Mapped[str | None] = mapped_column(types.short_text(40))
+    last_error: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    maintenance: Mapped[bool] = mapped_column(default=False)
+    maintenance_reason: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    fault: Mapped[str | None] = mapped_column(types.short_text())
 
-    instance_uuid: Mapped[str | None] = column(types.short_text(36), unique=True)
-    instance_name: Mapped[str | None] = column(types.short_text())
-    chassis_uuid: Mapped[str | None] = column(types.short_text(36))
-    resource_class: Mapped[str | None] = column(types.short_text())
-    conductor_group: Mapped[str] = column(types.short_text(), default="")
-    owner: Mapped[str | None] = column(types.short_text())
-    lessee: Mapped[str | None] = column(types.short_text())
-    description: Mapped[str | None] = column(types.LONG_TEXT)
-    shard: Mapped[str | None] = column(types.short_text())
-    parent_node: Mapped[str | None] = column(types.short_text(36))
-    boot_mode: Mapped[str | None] = column(types.short_text(16))
+    instance_uuid: Mapped[str | None] = mapped_column(types.short_text(36), unique=True)
+    instance_name: Mapped[str | None] = mapped_column(types.short_text())
+    chassis_uuid: Mapped[str | None] = mapped_column(types.short_text(36))
+    resource_class: Mapped[str | None] = mapped_column(types.short_text())
+    conductor_group: Mapped[str] = mapped_column(types.short_text(), default="")
+    owner: Mapped[str | None] = mapped_column(types.short_text())
+    lessee: Mapped[str | None] = mapped_column(types.short_text())
+    description: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    shard: Mapped[str | None] = mapped_column(types.short_text())
+    parent_node: Mapped[str | None] = mapped_column(types.short_text(36))
+    boot_mode: Mapped[str | None] = mapped_column(types.short_text(16))
     secure_boot: Mapped[bool | None]
-    console_enabled: Mapped[bool] = column(default=False)
+    console_enabled: Mapped[bool] = mapped_column(default=False)
     automated_clean: Mapped[bool | None]
-    protected: Mapped[bool] = column(default=False)
-    protected_reason: Mapped[str | None] = column(types.LONG_TEXT)
-    retired: Mapped[bool] = column(default=False)
-    retired_reason: Mapped[str | None] = column(types.LONG_TEXT)
-    disable_power_off: Mapped[bool] = column(default=False)
-    inspection_started_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    inspection_finished_at: Mapped[datetime.datetime | None] = column(types.UTC)
+    protected: Mapped[bool] = mapped_column(default=False)
+    protected_reason: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    retired: Mapped[bool] = mapped_column(default=False)
+    retired_reason: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    disable_power_off: Mapped[bool] = mapped_column(default=False)
+    inspection_started_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    inspection_finished_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
 
-    bios_interface: Mapped[str | None] = column(types.short_text())
-    boot_interface: Mapped[str | None] = column(types.short_text())
-    console_interface: Mapped[str | None] = column(types.short_text())
-    deploy_interface: Mapped[str | None] = column(types.short_text())
-    firmware_interface: Mapped[str | None] = column(types.short_text())
-    inspect_interface: Mapped[str | None] = column(types.short_text())
-    management_interface: Mapped[str | None] = column(types.short_text())
-    network_interface: Mapped[str | None] = column(types.short_text())
-    power_interface: Mapped[str | None] = column(types.short_text())
-    raid_interface: Mapped[str | None] = column(types.short_text())
-    rescue_interface: Mapped[str | None] = column(types.short_text())
-    storage_interface: Mapped[str | None] = column(types.short_text())
-    vendor_interface: Mapped[str | None] = column(types.short_text())
+    bios_interface: Mapped[str | None] = mapped_column(types.short_text())
+    boot_interface: Mapped[str | None] = mapped_column(types.short_text())
+    console_interface: Mapped[str | None] = mapped_column(types.short_text())
+    deploy_interface: Mapped[str | None] = mapped_column(types.short_text())
+    firmware_interface: Mapped[str | None] = mapped_column(types.short_text())
+    inspect_interface: Mapped[str | None] = mapped_column(types.short_text())
+    management_interface: Mapped[str | None] = mapped_column(types.short_text())
+    network_interface: Mapped[str | None] = mapped_column(types.short_text())
+    power_interface: Mapped[str | None] = mapped_column(types.short_text())
+    raid_interface: Mapped[str | None] = mapped_column(types.short_text())
+    rescue_interface: Mapped[str | None] = mapped_column(types.short_text())
+    storage_interface: Mapped[str | None] = mapped_column(types.short_text())
+    vendor_interface: Mapped[str | None] = mapped_column(types.short_text())
 
     # The lock. A token is new with every grant; the generation grows with
     # every write under a lock, so that a commit of unknown outcome can be
     # looked up.
-    reservation: Mapped[str | None] = column(types.short_text(), index=True)
-    lock_token: Mapped[str | None] = column(types.short_text(32))
-    lock_purpose: Mapped[str | None] = column(types.short_text())
-    locked_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    generation: Mapped[int] = column(Big, default=0)
+    reservation: Mapped[str | None] = mapped_column(types.short_text(), index=True)
+    lock_token: Mapped[str | None] = mapped_column(types.short_text(32))
+    lock_purpose: Mapped[str | None] = mapped_column(types.short_text())
+    locked_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    generation: Mapped[int] = mapped_column(Big, default=0)
 
     # Step state. The current run; the current step; and, shown inside
     # driver_internal_info, the plan and the position in it.
-    run_id: Mapped[int | None] = column(Big)
-    deploy_step: Mapped[Json | None] = column(types.JSON)
-    deploy_steps_column: Mapped[list[Json] | None] = column("deploy_steps", types.JSON)
-    deploy_step_index_column: Mapped[int | None] = column("deploy_step_index", types.JSON)
+    run_id: Mapped[int | None] = mapped_column(Big)
+    deploy_step: Mapped[Json | None] = mapped_column(types.JSON)
+    deploy_steps_column: Mapped[list[Json] | None] = mapped_column("deploy_steps", types.JSON)
+    deploy_step_index_column: Mapped[int | None] = mapped_column("deploy_step_index", types.JSON)
 
-    clean_step: Mapped[Json | None] = column(types.JSON)
-    clean_steps_column: Mapped[list[Json] | None] = column("clean_steps", types.JSON)
-    clean_step_index_column: Mapped[int | None] = column("clean_step_index", types.JSON)
-    service_step: Mapped[Json | None] = column(types.JSON)
-    service_steps_column: Mapped[list[Json] | None] = column("service_steps", types.JSON)
-    service_step_index_column: Mapped[int | None] = column("service_step_index", types.JSON)
-    verify_steps_column: Mapped[list[Json] | None] = column("verify_steps", types.JSON)
-    verify_step_index_column: Mapped[int | None] = column("verify_step_index", types.JSON)
+    clean_step: Mapped[Json | None] = mapped_column(types.JSON)
+    clean_steps_column: Mapped[list[Json] | None] = mapped_column("clean_steps", types.JSON)
+    clean_step_index_column: Mapped[int | None] = mapped_column("clean_step_index", types.JSON)
+    service_step: Mapped[Json | None] = mapped_column(types.JSON)
+    service_steps_column: Mapped[list[Json] | None] = mapped_column("service_steps", types.JSON)
+    service_step_index_column: Mapped[int | None] = mapped_column("service_step_index", types.JSON)
+    verify_steps_column: Mapped[list[Json] | None] = mapped_column("verify_steps", types.JSON)
+    verify_step_index_column: Mapped[int | None] = mapped_column("verify_step_index", types.JSON)
 
     # What the agent told last; shown inside driver_internal_info as well.
-    agent_url_column: Mapped[str | None] = column("agent_url", types.LONG_TEXT)
-    agent_version_column: Mapped[str | None] = column("agent_version", types.short_text())
-    agent_token_column: Mapped[str | None] = column("agent_secret_token", types.short_text(128))
-    agent_heartbeat_column: Mapped[datetime.datetime | None] = column(
+    agent_url_column: Mapped[str | None] = mapped_column("agent_url", types.LONG_TEXT)
+    agent_version_column: Mapped[str | None] = mapped_column("agent_version", types.short_text())
+    agent_token_column: Mapped[str | None] = mapped_column(
+        "agent_secret_token", types.short_text(128)
+    )
+    agent_heartbeat_column: Mapped[datetime.datetime | None] = mapped_column(
         "agent_last_heartbeat", types.UTC
     )
-    agent_ca_column: Mapped[str | None] = column("agent_verify_ca", types.LONG_TEXT)
-    driver_internal_column: Mapped[Json] = column("driver_internal_info", types.JSON, default=dict)
+    agent_ca_column: Mapped[str | None] = mapped_column("agent_verify_ca", types.LONG_TEXT)
+    driver_internal_column: Mapped[Json] = mapped_column(
+        "driver_internal_info", types.JSON, default=dict
+    )
 
     __table_args__ = (
         sa.Index("ix_nodes_provision_state", "provision_state", "provision_updated_at"),
@@ -151,25 +168,27 @@ class Port(Base):
 
     __tablename__ = "ports"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    node_id: Mapped[int] = column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True)
-    node_uuid: Mapped[str] = column(types.short_text(36))
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    address: Mapped[str] = column(types.short_text(64), unique=True)
-    extra: Mapped[Json] = column(types.JSON, default=dict)
-    internal_info: Mapped[Json] = column(types.JSON, default=dict)
-    local_link_connection: Mapped[Json] = column(types.JSON, default=dict)
-    pxe_enabled: Mapped[bool] = column(default=True)
-    portgroup_uuid: Mapped[str | None] = column(types.short_text(36), index=True)
-    physical_network: Mapped[str | None] = column(types.short_text(64))
-    is_smartnic: Mapped[bool] = column(default=False)
-    name: Mapped[str | None] = column(types.short_text(), unique=True)
-    description: Mapped[str | None] = column(types.LONG_TEXT)
-    vendor: Mapped[str | None] = column(types.short_text())
-    category: Mapped[str | None] = column(types.short_text())
-    available_for_dynamic_portgroup: Mapped[bool] = column(default=True)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(
+        Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True
+    )
+    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    address: Mapped[str] = mapped_column(types.short_text(64), unique=True)
+    extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    internal_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    local_link_connection: Mapped[Json] = mapped_column(types.JSON, default=dict)
+    pxe_enabled: Mapped[bool] = mapped_column(default=True)
+    portgroup_uuid: Mapped[str | None] = mapped_column(types.short_text(36), index=True)
+    physical_network: Mapped[str | None] = mapped_column(types.short_text(64))
+    is_smartnic: Mapped[bool] = mapped_column(default=False)
+    name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
+    description: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    vendor: Mapped[str | None] = mapped_column(types.short_text())
+    category: Mapped[str | None] = mapped_column(types.short_text())
+    available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)
 
 
 class NodeTrait(Base):
@@ -177,10 +196,10 @@ class NodeTrait(Base):
 
     __tablename__ = "node_traits"
 
-    node_id: Mapped[int] = column(
+    node_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
     )
-    trait: Mapped[str] = column(types.short_text(), primary_key=True, index=True)
+    trait: Mapped[str] = mapped_column(types.short_text(), primary_key=True, index=True)
 
 
 class DeployTemplate(Base):
@@ -188,13 +207,13 @@ class DeployTemplate(Base):
 
     __tablename__ = "deploy_templates"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    name: Mapped[str] = column(types.short_text(), unique=True)
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    steps: Mapped[list[Json]] = column(types.JSON)
-    extra: Mapped[Json] = column(types.JSON, default=dict)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    name: Mapped[str] = mapped_column(types.short_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    steps: Mapped[list[Json]] = mapped_column(types.JSON)
+    extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
 
 
 class Runbook(Base):
@@ -202,17 +221,17 @@ class Runbook(Base):
 
     __tablename__ = "runbooks"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    name: Mapped[str] = column(types.short_text(), unique=True)
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    steps: Mapped[list[Json]] = column(types.JSON)
-    disable_ramdisk: Mapped[bool] = column(default=False)
-    public: Mapped[bool] = column(default=False)
-    owner: Mapped[str | None] = column(types.short_text(), index=True)
-    description: Mapped[str | None] = column(types.LONG_TEXT)
-    extra: Mapped[Json] = column(types.JSON, default=dict)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    name: Mapped[str] = mapped_column(types.short_text(), unique=True)
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    steps: Mapped[list[Json]] = mapped_column(types.JSON)
+    disable_ramdisk: Mapped[bool] = mapped_column(default=False)
+    public: Mapped[bool] = mapped_column(default=False)
+    owner: Mapped[str | None] = mapped_column(types.short_text(), index=True)
+    description: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
 
 
 class Conductor(Base):
@@ -220,13 +239,13 @@ class Conductor(Base):
 
     __tablename__ = "conductors"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    hostname: Mapped[str] = column(types.short_text(), unique=True)
-    boot_id: Mapped[str] = column(types.short_text(32))
-    online: Mapped[bool] = column(default=False)
-    conductor_group: Mapped[str] = column(types.short_text(), default="")
-    created_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
-    updated_at: Mapped[datetime.datetime] = column(types.UTC, default=types.utcnow)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    hostname: Mapped[str] = mapped_column(types.short_text(), unique=True)
+    boot_id: Mapped[str] = mapped_column(types.short_text(32))
+    online: Mapped[bool] = mapped_column(default=False)
+    conductor_group: Mapped[str] = mapped_column(types.short_text(), default="")
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
+    updated_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
 
     __table_args__ = (sa.Index("ix_conductors_alive", "online", "updated_at"),)
 
@@ -236,13 +255,13 @@ class ConductorInterface(Base):
 
     __tablename__ = "conductor_interfaces"
 
-    conductor_id: Mapped[int] = column(
+    conductor_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("conductors.id", ondelete="CASCADE"), primary_key=True
     )
-    hardware_type: Mapped[str] = column(types.short_text(64), primary_key=True)
-    interface_type: Mapped[str] = column(types.short_text(16), primary_key=True)
-    interface_name: Mapped[str] = column(types.short_text(64), primary_key=True)
-    is_default: Mapped[bool] = column(default=False)
+    hardware_type: Mapped[str] = mapped_column(types.short_text(64), primary_key=True)
+    interface_type: Mapped[str] = mapped_column(types.short_text(16), primary_key=True)
+    interface_name: Mapped[str] = mapped_column(types.short_text(64), primary_key=True)
+    is_default: Mapped[bool] = mapped_column(default=False)
 
 
 class StepRun(Base):
@@ -250,26 +269,26 @@ class StepRun(Base):
 
     __tablename__ = "step_runs"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    node_id: Mapped[int] = column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
-    flow: Mapped[str] = column(types.short_text(16))
-    plan: Mapped[list[Json]] = column(types.JSON)
-    request: Mapped[Json | None] = column(types.JSON)
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
+    flow: Mapped[str] = mapped_column(types.short_text(16))
+    plan: Mapped[list[Json]] = mapped_column(types.JSON)
+    request: Mapped[Json | None] = mapped_column(types.JSON)
     """What was asked for: steps, runbook, ``disable_ramdisk``."""
-    left_out: Mapped[list[Json] | None] = column(types.JSON)
+    left_out: Mapped[list[Json] | None] = mapped_column(types.JSON)
     """Steps that were offered or asked for and do not run, each with why."""
-    mechanism: Mapped[str | None] = column(types.short_text(16))
+    mechanism: Mapped[str | None] = mapped_column(types.short_text(16))
     """How it runs: by ``steps`` (also null), or the old way by ``deploy``."""
-    resumes: Mapped[str | None] = column(types.short_text(36))
+    resumes: Mapped[str | None] = mapped_column(types.short_text(36))
     """The failed run that this one goes on from, by its uuid."""
-    requested_by: Mapped[str | None] = column(types.short_text())
-    started_at: Mapped[datetime.datetime] = column(types.UTC)
-    finished_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    outcome: Mapped[str | None] = column(types.short_text(16))
-    error: Mapped[str | None] = column(types.LONG_TEXT)
-    abort_requested_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    abort_requested_by: Mapped[str | None] = column(types.short_text())
+    requested_by: Mapped[str | None] = mapped_column(types.short_text())
+    started_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    outcome: Mapped[str | None] = mapped_column(types.short_text(16))
+    error: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    abort_requested_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    abort_requested_by: Mapped[str | None] = mapped_column(types.short_text())
 
     __table_args__ = (sa.Index("ix_step_runs_node", "node_id", "id"),)
 
@@ -283,35 +302,35 @@ class StepAttempt(Base):
 
     __tablename__ = "step_attempts"
 
-    run_id: Mapped[int] = column(
+    run_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("step_runs.id", ondelete="CASCADE"), primary_key=True
     )
-    position: Mapped[int] = column(sa.Integer, primary_key=True, autoincrement=False)
-    attempt: Mapped[int] = column(sa.Integer, primary_key=True, autoincrement=False)
-    node_id: Mapped[int] = column(Big)
-    interface: Mapped[str] = column(types.short_text(16))
-    step: Mapped[str] = column(types.short_text())
-    step_id: Mapped[str | None] = column(types.short_text(36))
-    state: Mapped[str] = column(types.short_text(16))
-    conductor: Mapped[str] = column(types.short_text())
-    started_at: Mapped[datetime.datetime] = column(types.UTC)
-    finished_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    outcome: Mapped[str | None] = column(types.short_text(16))
-    error: Mapped[str | None] = column(types.LONG_TEXT)
-    evidence: Mapped[Json | None] = column(types.JSON)
-    progress: Mapped[Json | None] = column(types.JSON)
+    position: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    node_id: Mapped[int] = mapped_column(Big)
+    interface: Mapped[str] = mapped_column(types.short_text(16))
+    step: Mapped[str] = mapped_column(types.short_text())
+    step_id: Mapped[str | None] = mapped_column(types.short_text(36))
+    state: Mapped[str] = mapped_column(types.short_text(16))
+    conductor: Mapped[str] = mapped_column(types.short_text())
+    started_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    outcome: Mapped[str | None] = mapped_column(types.short_text(16))
+    error: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    evidence: Mapped[Json | None] = mapped_column(types.JSON)
+    progress: Mapped[Json | None] = mapped_column(types.JSON)
     # Only while waiting: who ends it, what then, when to look, when to give up.
-    owner: Mapped[str | None] = column(types.short_text(16))
-    reenter: Mapped[bool] = column(default=False)
-    reboot: Mapped[bool | None] = column(default=False)
+    owner: Mapped[str | None] = mapped_column(types.short_text(16))
+    reenter: Mapped[bool] = mapped_column(default=False)
+    reboot: Mapped[bool | None] = mapped_column(default=False)
     """The machine reboots: only a new boot of its agent ends the wait."""
-    waiting_since: Mapped[datetime.datetime | None] = column(types.UTC)
-    due_at: Mapped[datetime.datetime | None] = column(types.UTC)
-    deadline_at: Mapped[datetime.datetime | None] = column(types.UTC)
+    waiting_since: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    due_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
+    deadline_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
     # What someone who may end the wait said: beat, done or fail.
-    signal: Mapped[str | None] = column(types.short_text(16))
-    signal_detail: Mapped[str | None] = column(types.LONG_TEXT)
-    poll: Mapped[Json | None] = column(types.JSON)
+    signal: Mapped[str | None] = mapped_column(types.short_text(16))
+    signal_detail: Mapped[str | None] = mapped_column(types.LONG_TEXT)
+    poll: Mapped[Json | None] = mapped_column(types.JSON)
 
     __table_args__ = (
         sa.Index(
@@ -328,20 +347,20 @@ class NodeHistory(Base):
 
     __tablename__ = "node_history"
 
-    id: Mapped[int] = column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = column(types.short_text(36), unique=True)
-    node_id: Mapped[int] = column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
-    created_at: Mapped[datetime.datetime] = column(types.UTC)
-    severity: Mapped[str] = column(types.short_text(10))
-    event_type: Mapped[str] = column(types.short_text(64))
-    event: Mapped[str] = column(types.LONG_TEXT)
-    conductor: Mapped[str | None] = column(types.short_text())
-    user: Mapped[str | None] = column(types.short_text())
-    project: Mapped[str | None] = column(types.short_text())
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
+    severity: Mapped[str] = mapped_column(types.short_text(10))
+    event_type: Mapped[str] = mapped_column(types.short_text(64))
+    event: Mapped[str] = mapped_column(types.LONG_TEXT)
+    conductor: Mapped[str | None] = mapped_column(types.short_text())
+    user: Mapped[str | None] = mapped_column(types.short_text())
+    project: Mapped[str | None] = mapped_column(types.short_text())
     """Of the user who asked for what happened."""
-    state: Mapped[str | None] = column(types.short_text(40))
+    state: Mapped[str | None] = mapped_column(types.short_text(40))
     """The node's provision state when it happened."""
-    target_provision_state: Mapped[str | None] = column(types.short_text(40))
+    target_provision_state: Mapped[str | None] = mapped_column(types.short_text(40))
     duration_seconds: Mapped[int | None]
     """For how long the node had been in that state."""
 
@@ -357,10 +376,10 @@ class SchemaRevision(Base):
 
     __tablename__ = "schema_revisions"
 
-    revision: Mapped[str] = column(types.short_text(32), primary_key=True)
+    revision: Mapped[str] = mapped_column(types.short_text(32), primary_key=True)
     position: Mapped[int]
     compatible_from: Mapped[int]
-    applied_at: Mapped[datetime.datetime] = column(types.UTC)
+    applied_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
 
 
 INTERFACE_COLUMNS = {kind: f"{kind}_interface" for kind in steps.INTERFACE_TYPES}
@@ -368,4 +387,4 @@ INTERFACE_COLUMNS = {kind: f"{kind}_interface" for kind in steps.INTERFACE_TYPES
 
 def table(model: type[Base]) -> sa.Table:
     """Return a model's table, for statements that are not about objects."""
-    return model.__table__
+    return cast("sa.Table", model.__table__)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from deploysteps import exceptions
 from deploysteps.db import types
@@ -78,7 +79,7 @@ class NodeMethods:
     agent_url = ViewKey("agent_url")
     agent_secret_token = ViewKey("agent_secret_token")
 
-    columns: ClassVar[Mapping[str, sa.Column[Any]]]
+    __table__: ClassVar[sa.FromClause]
     _writer: Callable[[Any], None] | None = None
     _reader: Callable[[Any], Any] | None = None
     _view: dict[str, Any] | None = None
@@ -253,16 +254,19 @@ _Columns = dict[str, Any]
 _MAPPED: dict[type, tuple[_Columns, _Columns]] = {}
 
 
-def _mapped(cls: type[NodeMethods]) -> tuple[_Columns, _Columns]:
+def _mapped(cls: type) -> tuple[_Columns, _Columns]:
     """Return the attributes with plain values, and those with JSON ones."""
     if cls not in _MAPPED:
-        columns = {key: c for key, c in cls.columns.items() if key != "id"}
+        mapper: orm.Mapper[Any] = sa.inspect(cls)
+        columns: _Columns = {
+            attr.key: attr.columns[0] for attr in mapper.column_attrs if attr.key != "id"
+        }
         json = {key: c for key, c in columns.items() if isinstance(c.type, types.Json)}
         _MAPPED[cls] = ({key: c for key, c in columns.items() if key not in json}, json)
     return _MAPPED[cls]
 
 
-def _attributes(cls: type[NodeMethods]) -> tuple[str, ...]:
+def _attributes(cls: type) -> tuple[str, ...]:
     plain, json = _mapped(cls)
     return (*plain, *json)
 

@@ -96,6 +96,9 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "driver_in": lambda v: Node.driver.in_(list(v)),
     "fault": lambda v: Node.fault == v,
     "has_parent": lambda v: has(Node.parent_node) if v else Node.parent_node.is_(None),
+    "id_in": lambda v: Node.id.in_(  # written out: no database takes so many parameters
+        sa.bindparam(None, list(v), expanding=True, literal_execute=True)
+    ),
     "instance_name": lambda v: Node.instance_name == v,
     "instance_uuid": lambda v: Node.instance_uuid == v,
     "lessee": lambda v: Node.lessee == v,
@@ -107,10 +110,6 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "reserved": lambda v: has(Node.reservation) if v else Node.reservation.is_(None),
     "resource_class": lambda v: Node.resource_class == v,
     "retired": lambda v: Node.retired == sa.literal(bool(v)),
-    "served_in": lambda v: sa.or_(
-        sa.false(),
-        *(sa.and_(Node.driver == driver, Node.conductor_group == group) for driver, group in v),
-    ),
     "shard": lambda v: Node.shard == v,
     "shard_in": lambda v: Node.shard.in_(list(v)),
     "sharded": lambda v: has(Node.shard) if v else Node.shard.is_(None),
@@ -210,7 +209,7 @@ def insert(database: Database, values: Mapping[str, Any]) -> Node:
     row = {**values, "uuid": (values.get("uuid") or str(uuid4())).lower()}
 
     def work(connection: sa.Connection) -> None:
-        connection.execute(sa.insert(Node).values(Node.named(row)))
+        connection.execute(sa.insert(Node).values(row))
 
     with translating(row):
         database.write(work, happened=lambda c: exists(c, Node, row["uuid"]))
@@ -224,7 +223,7 @@ def set_unlocked(database: Database, node_id: int, values: Mapping[str, Any]) ->
         connection.execute(
             sa.update(Node)
             .where(Node.id == node_id)
-            .values({**Node.named(values), "updated_at": types.utcnow()})
+            .values({**values, "updated_at": types.utcnow()})
         )
 
     database.write(work, happened=again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -19,7 +20,8 @@ _ATTEMPT = table(StepAttempt)
 _RUN = table(StepRun)
 _NODE = table(Node)
 _INSERT_ATTEMPT = sa.insert(_ATTEMPT)
-_INSERT_HISTORY = sa.insert(table(NodeHistory))
+_HISTORY = table(NodeHistory)
+_INSERT_HISTORY = sa.insert(_HISTORY)
 
 
 class Key(NamedTuple):
@@ -101,7 +103,7 @@ _SIGNAL = (
     .values(**_bound("signal", "signal_detail", "due_at"))
 )
 _SIGNAL_OF_WAIT = _SIGNAL.where(
-    _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.UTC)
+    _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.Utc())
 )
 
 
@@ -114,9 +116,9 @@ _END_RUN = (
     sa.update(_RUN)
     .where(_RUN.c.id == sa.bindparam("k_run"), _RUN.c.finished_at.is_(None))
     .values(
-        finished_at=sa.bindparam("v_finished_at", type_=types.UTC),
+        finished_at=sa.bindparam("v_finished_at", type_=types.Utc()),
         outcome=sa.bindparam("v_outcome"),
-        error=sa.bindparam("v_error", type_=types.LONG_TEXT),
+        error=sa.bindparam("v_error", type_=types.LongText()),
     )
 )
 _END_RUN_UNLESS_ABORT = _END_RUN.where(_RUN.c.abort_requested_at.is_(None))
@@ -261,7 +263,7 @@ _ABORT_RUN = (
     .where(_RUN.c.id == sa.bindparam("k_run"))
     .where(_RUN.c.finished_at.is_(None), _RUN.c.abort_requested_at.is_(None))
     .values(
-        abort_requested_at=sa.bindparam("v_at", type_=types.UTC),
+        abort_requested_at=sa.bindparam("v_at", type_=types.Utc()),
         abort_requested_by=sa.bindparam("v_by"),
     )
 )
@@ -345,6 +347,24 @@ def end_run(
     )
 
 
-def history(row: Mapping[str, Any]) -> Also:
-    """Insert a history entry."""
-    return Also(_INSERT_HISTORY, dict(row))
+_ASKED_BY = sa.select(_RUN.c.requested_by).where(_RUN.c.id == sa.bindparam("k_run"))
+
+
+def history(row: Mapping[str, Any], run_id: int | None = None) -> Also:
+    """Insert a history entry.
+
+    :param run_id: the run that it tells of, when nobody else is told to have asked: a run that
+        waits goes on in the conductor's name, and is still of who asked for it.
+    """
+    if run_id is None or row.get("user"):
+        return Also(_INSERT_HISTORY, dict(row))
+    named = tuple(name for name in row if name != "user")
+    return Also(
+        _insert_of_run(named), {**{f"v_{name}": row[name] for name in named}, "k_run": run_id}
+    )
+
+
+@functools.cache
+def _insert_of_run(named: tuple[str, ...]) -> sa.Insert:
+    values = {name: sa.bindparam(f"v_{name}", type_=_HISTORY.c[name].type) for name in named}
+    return sa.insert(_HISTORY).values(**values, user=_ASKED_BY.scalar_subquery())

@@ -15,7 +15,6 @@ HEAVY = (
     "rich",
     "sqlalchemy.dialects.mysql",
     "sqlalchemy.dialects.postgresql",
-    "sqlalchemy.orm",
 )
 
 

@@ -80,7 +80,7 @@ def api(conf, sqlite, conductor):
         made = {"driver": "fake-hardware", "provision_state": "enroll", "name": name}
         item = nodes.insert(sqlite, {**made, "conductor_group": ""})
         if values:
-            changed = sa.update(Node).where(Node.id == item.id).values(Node.named(values))
+            changed = sa.update(Node).where(Node.id == item.id).values(values)
             sqlite.write(lambda c, query=changed: c.execute(query))
     traits.replace(sqlite, nodes.get(sqlite, "full").id, ["CUSTOM_B", "CUSTOM_A"])
     return Api(conf, sqlite, conductor)
