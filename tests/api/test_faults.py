@@ -92,7 +92,7 @@ def test_every_read_of_a_node_is_answered_while_its_lock_is_held(api, service, n
     assert api.get("/v1/nodes/n1").body["reservation"] == "conductor-1"
     begun = time.monotonic()
     assert {path: api.get(path).status for path in paths} == free
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert api.get(f"/v1/lookup?addresses={MAC}").status == 409
     assert api.get("/v1/nodes/n1").body["reservation"] == "conductor-1", "it was held all the time"
     Vendor.go.set()

@@ -70,7 +70,7 @@ def test_a_slow_reader_blocks_no_writer(sqlite, make):
                     sa.update(NODES).where(NODES.c.name == str(n)).values(fault="x")
                 )
             )
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 25, "a writer waits for thirty"
         assert len(rows.fetchall()) == 49
         rows.close()
 

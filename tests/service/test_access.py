@@ -100,7 +100,7 @@ def test_guessing_passwords_keeps_nobody_out(service):
             assert status(running, "alice", "secret") == 200
             took.append(time.monotonic() - begun)
     assert {guess.result() for guess in guesses} <= {401, 503}
-    assert max(took) < 5
+    assert max(took) < 30
 
 
 def test_the_command_takes_user_and_password_from_the_environment(service, tmp_path):
