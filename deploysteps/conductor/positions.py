@@ -83,7 +83,7 @@ def locate(
         return -1
     if not isinstance(plan, list) or not plan:
         raise exceptions.InconsistentSteps(reason="there is no list of steps")
-    if not all(isinstance(entry, Mapping) for entry in plan):
+    if not all(issubclass(kind, Mapping) for kind in set(map(type, plan))):
         raise exceptions.InconsistentSteps(reason="the list has entries that are no steps")
     if current is None and index is None:
         return -1
