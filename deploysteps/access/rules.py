@@ -229,36 +229,31 @@ _RULES: dict[str, tuple[str, str]] = {
     ),
 }
 
+
+def _by_field(prefix: str, *others: str) -> dict[str, str]:
+    """Return field -> the rule that is called by it; ``others`` are of no field."""
+    return {
+        name.removeprefix(prefix): f"baremetal:{name}"
+        for name in _RULES
+        if name.startswith(prefix) and name not in others
+    }
+
+
 NODE_FIELDS: dict[str, str] = {
     "instance_info": "baremetal:node:update_instance_info",
     "instance_name": "baremetal:node:update_instance_info",
     "extra": "baremetal:node:update_extra",
     "driver": "baremetal:node:update:driver_interfaces",
     "retired_reason": "baremetal:node:update:retired",
-    **{
-        name: f"baremetal:node:update:{name}"
-        for name in (
-            "driver_info",
-            "properties",
-            "chassis_uuid",
-            "instance_uuid",
-            "lessee",
-            "owner",
-            "network_data",
-            "conductor_group",
-            "name",
-            "retired",
-            "shard",
-            "parent_node",
-            "disable_power_off",
-        )
-    },
+    **_by_field("node:update:", "node:update:driver_interfaces"),
 }
 """Field of a node -> the rule of changing it; those of interfaces have that of the driver."""
 
-RUNBOOK_FIELDS: dict[str, str] = {
-    name: f"baremetal:runbook:update:{name}" for name in ("owner", "public")
-}
+NODE_SEEN_BY: dict[str, str] = _by_field("node:get:", "node:get:filter_threshold")
+"""Field of a node -> the rule of seeing it, for who does not pass the threshold."""
+
+RUNBOOK_FIELDS: dict[str, str] = _by_field("runbook:update:")
+"""Field of a runbook -> the rule of changing it."""
 
 
 def of_step(interface: object, step: object) -> str:

@@ -224,7 +224,31 @@ class Allocations(_Allocations):
         return item
 
 
-class OneAllocation(_Allocations):
+class _OneAllocation(_Allocations):
+    """One allocation, however a path leads to it."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """Show an allocation."""
+        version, query = self.version(req), Query(req)
+        fields = fields_of(query, _TABLE, version, _SINCE) or list(_TABLE)
+        query.finish()
+        item = self._item(req, ident)
+        send(resp, self.shown(req, [item], fields)(item))
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
+        """Give up an allocation."""
+        self.version(req)
+        Query(req).finish()
+        item = self._item(req, ident)
+        self.client.destroy_allocation(call.of(req).context, item.uuid)
+        done(resp, 204)
+
+    def _item(self, req: falcon.Request, ident: str) -> Allocation:
+        """Return it, if the caller may do with it what he asks."""
+        raise NotImplementedError
+
+
+class OneAllocation(_OneAllocation):
     """``/v1/allocations/<id>``."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
@@ -253,14 +277,6 @@ class OneAllocation(_Allocations):
     }
     by_item = frozenset(operations)
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """Show an allocation."""
-        version, query = self.version(req), Query(req)
-        fields = fields_of(query, _TABLE, version, _SINCE) or list(_TABLE)
-        query.finish()
-        item = self._item(req, ident)
-        send(resp, self.shown(req, [item], fields)(item))
-
     def on_patch(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
         """Change an allocation by a JSON Patch."""
         version = self.version(req)
@@ -272,14 +288,6 @@ class OneAllocation(_Allocations):
         item = changes.kept(req, item, values, self.client.update_allocation)
         send(resp, self.shown(req, [item])(item))
 
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """Give up an allocation."""
-        self.version(req)
-        Query(req).finish()
-        item = self._item(req, ident)
-        self.client.destroy_allocation(call.of(req).context, item.uuid)
-        done(resp, 204)
-
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
         missing = exceptions.AllocationNotFound(allocation=ident[:255])
         if not is_ident(ident):
@@ -287,7 +295,7 @@ class OneAllocation(_Allocations):
         return self.may(req, allocations.get(self.database, ident), missing)
 
 
-class NodeAllocation(_Allocations):
+class NodeAllocation(_OneAllocation):
     """``/v1/nodes/<id>/allocation``."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
@@ -306,22 +314,6 @@ class NodeAllocation(_Allocations):
             errors=(409,),
         ),
     }
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """Show the allocation of a node."""
-        version, query = self.version(req), Query(req)
-        fields = fields_of(query, _TABLE, version, _SINCE) or list(_TABLE)
-        query.finish()
-        item = self._item(req, ident)
-        send(resp, self.shown(req, [item], fields)(item))
-
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """Give up the allocation of a node."""
-        self.version(req)
-        Query(req).finish()
-        item = self._item(req, ident)
-        self.client.destroy_allocation(call.of(req).context, item.uuid)
-        done(resp, 204)
 
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
         node = self.seen(req, ident)

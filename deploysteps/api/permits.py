@@ -18,10 +18,6 @@ from deploysteps.steps import INTERFACE_TYPES
 
 THRESHOLD = "baremetal:node:get:filter_threshold"
 """The rule of who sees nodes whole."""
-_SEEN_BY: dict[str, str] = {
-    name: f"baremetal:node:get:{name}"
-    for name in ("last_error", "reservation", "driver_internal_info", "driver_info")
-}
 _OBJECTS = ("driver_internal_info", "driver_info")
 _UNMASKED_BY = {"driver_info": "show_password", "instance_info": "show_instance_secrets"}
 _INTERFACES = frozenset(f"{kind}_interface" for kind in INTERFACE_TYPES)
@@ -52,12 +48,12 @@ class Owned(Protocol):
 
 def kept_back(caller: Caller, item: Node | Owned, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a node that a caller may not see -> what he is told instead."""
-    asked = [name for name in names if name in _SEEN_BY]
+    asked = [name for name in names if name in rules.NODE_SEEN_BY]
     if not asked or caller.may(THRESHOLD, item.owner, item.lessee):
         return {}
     found: dict[str, Any] = {}
     for name in asked:
-        rule = _SEEN_BY[name]
+        rule = rules.NODE_SEEN_BY[name]
         if not caller.may(rule, item.owner, item.lessee):
             told = f"** Redacted - requires {rule} permission. **"
             found[name] = {"content": told} if name in _OBJECTS else told
@@ -69,7 +65,7 @@ def sort(req: falcon.Request, field: str) -> None:
 
     :raises Forbidden: naming the rule.
     """
-    caller, rule = call.caller(req), _SEEN_BY.get(field)
+    caller, rule = call.caller(req), rules.NODE_SEEN_BY.get(field)
     if rule is not None and not caller.may(THRESHOLD):
         caller.require(rule)
 
