@@ -104,7 +104,8 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
                 conductor=task.runtime.host,
                 user=task.user,
                 project=task.project,
-            )
+            ),
+            node.run_id,
         )
     )
     run_id = node.run_id

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from oslo_context.context import RequestContext
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import task_manager
@@ -310,6 +311,30 @@ def test_a_poll_that_raises_or_answers_nonsense_fails_the_step_now(sqlite, start
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
     assert "vendor.job failed" in node.last_error and words in node.last_error
     assert_no_residue(sqlite, node)
+
+
+@pytest.mark.parametrize("answer", [states.StepStatus.DONE, RuntimeError("no")])
+def test_the_history_of_a_run_that_waited_tells_who_asked_for_it(database, start, answer):
+    """It goes on in the conductor's name, and is still that user's."""
+
+    class Brief(support.Vendor):
+        @base.deploy_step(priority=9)
+        def job(self, task):
+            return states.wait(states.DEPLOYWAIT, poll=0.02)
+
+        def check_step(self, task, step):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    service = start(database, vendor=Brief)
+    node = support.enrolled(service)
+    alice = RequestContext(user_id="alice", project_id="p")
+    service.manager.do_node_deploy(alice, node.uuid)
+    good = answer is states.StepStatus.DONE
+    support.settle(database, node.uuid, states.ACTIVE if good else states.DEPLOYFAIL)
+    (ended,) = [e for e in nodes.history_of(database, node.id) if e.event_type.startswith("deploy")]
+    assert ended.user == "alice"
 
 
 def test_a_polled_step_outlives_the_agents_silence(sqlite, start, conf):
