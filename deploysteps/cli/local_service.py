@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +18,8 @@ from deploysteps.cli.client import Client, Unreachable
 from deploysteps.cli.errors import CommandError
 
 _START_SECONDS, _STOP_SECONDS = 60, 15
+_PORTS = 15_000, 32_000
+"""Below those of outgoing connections, on every common system."""
 
 
 class LocalService:
@@ -28,7 +32,7 @@ class LocalService:
         """
         self.log = folder / "service.log"
         self._config = folder / "deploysteps.conf"
-        port = _free_port()
+        port = free_port()
         self.client = Client(f"http://127.0.0.1:{port}")
         own: dict[str, dict[str, object]] = {
             "DEFAULT": {"state_path": folder / "var", "host": "demo"},
@@ -118,11 +122,17 @@ class LocalService:
         return lines[-1] if lines else "it said nothing"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port() -> int:
+    """Return a port that nothing listens on, and that is free still after a restart.
+
+    So none of those that the kernel gives to whoever connects somewhere meanwhile.
+    """
+    chosen = random.SystemRandom()
+    while True:
+        port = chosen.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _environment() -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 from pathlib import Path
 
+from deploysteps.cli import local_service
 from deploysteps.states import POWER_OFF, POWER_ON
 from tests.peers import environments
 from tests.peers.disks import Disk
@@ -121,9 +121,7 @@ def _environment(folder: Path, mac: str, disk: Disk | None) -> dict[str, str]:
 
 
 def _configuration(endpoint: str, tls: bool) -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = local_service.free_port()
     return f"""[DEFAULT]
 debug = true
 api_url = {endpoint}

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -249,9 +248,7 @@ def test_a_service_whose_name_is_taken_ends(service, tmp_path):
 
 
 def test_json_tells_the_same(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = local_service.free_port()
     process = subprocess.Popen(
         [*COMMAND, "serve", "--json"],
         cwd=tmp_path,
