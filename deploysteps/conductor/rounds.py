@@ -78,11 +78,11 @@ class Rounds(abc.ABC):
         self._interval = interval
         self._stopped = threading.Event()
         self._changed = threading.Condition()
-        self._live: dict[int, _Call] = {}
-        self._hanging: dict[int, _Call] = {}
+        self._live: dict[str, _Call] = {}
+        self._hanging: dict[str, _Call] = {}
         self._replaced = 0
         """How many calls hang that were made again."""
-        self._failing: dict[int, _Failing] = {}
+        self._failing: dict[str, _Failing] = {}
         self._thread = threading.Thread(target=self._run, name=self.purpose, daemon=True)
 
     def start(self) -> None:
@@ -117,17 +117,17 @@ class Rounds(abc.ABC):
 
     def round(self) -> int:
         """Ask every machine that is this conductor's once; returns how many were asked."""
-        charge, seen, later, asked, after = Charge(self._runtime), set[int](), [], 0, 0
+        charge, seen, later, asked, after = Charge(self._runtime), set[str](), [], 0, 0
         drivers = self._runtime.registry.hardware_types
         while True:
             page = self.wanted(drivers, after, _PAGE)
             for node in page:
                 if not charge.mine(node):
                     continue
-                seen.add(node.id)
+                seen.add(node.uuid)
                 if self._pauses(node):
                     continue
-                if node.id in self._failing:
+                if node.uuid in self._failing:
                     later.append(node)  # so that it delays none that answers
                     continue
                 if not self._begin(node):
@@ -147,14 +147,14 @@ class Rounds(abc.ABC):
 
     def _pauses(self, node: Node) -> bool:
         """Tell whether a machine is not asked in this round."""
-        failing = self._failing.get(node.id)
+        failing = self._failing.get(node.uuid)
         if failing is not None and failing.pause > 0:
             failing.pause -= 1
             return True
         with self._changed:
-            call = self._hanging.get(node.id)
+            call = self._hanging.get(node.uuid)
             if call is None:
-                return node.id in self._live
+                return node.uuid in self._live
             since = time.monotonic() - call.began
             if self._is_made_again(call, since, failing):
                 return False
@@ -170,9 +170,9 @@ class Rounds(abc.ABC):
         if self.hanging >= _HANGING_AGAIN_PER_WORKER * conf.sync_power_state_workers:
             return False
         call.replaced = True
-        del self._hanging[call.node.id]
+        del self._hanging[call.node.uuid]
         self._replaced += 1
-        self._failing.setdefault(call.node.id, _Failing()).replaced += 1
+        self._failing.setdefault(call.node.uuid, _Failing()).replaced += 1
         return True
 
     def _begin(self, node: Node) -> bool:
@@ -181,7 +181,7 @@ class Rounds(abc.ABC):
         workers = conf.sync_power_state_workers
         if not self._wait(lambda: len(self._live) < workers):
             return False
-        again = node.id in self._failing
+        again = node.uuid in self._failing
         if self.hanging >= workers * (_HANGING_AGAIN_PER_WORKER if again else _HANGING_PER_WORKER):
             LOG.warning(
                 "%d calls to machines do not come back; in this round of %s %s is left out",
@@ -192,7 +192,7 @@ class Rounds(abc.ABC):
             return False
         call = _Call(node, time.monotonic())
         with self._changed:
-            self._live[node.id] = call
+            self._live[node.uuid] = call
         threading.Thread(
             target=self._ask, args=(call,), name=f"{self.purpose} {node.uuid}", daemon=True
         ).start()
@@ -207,7 +207,7 @@ class Rounds(abc.ABC):
                 now = time.monotonic()
                 for call in [c for c in self._live.values() if now - c.began >= limit]:
                     call.written_off = True
-                    self._hanging[call.node.id] = self._live.pop(call.node.id)
+                    self._hanging[call.node.uuid] = self._live.pop(call.node.uuid)
                     if call.asking:
                         overdue.append(call)
                 ending = self._stopped.is_set() or self._runtime.stopping.is_set()
@@ -251,8 +251,8 @@ class Rounds(abc.ABC):
         finally:
             with self._changed:
                 for calls in (self._live, self._hanging):
-                    if calls.get(node.id) is call:
-                        del calls[node.id]
+                    if calls.get(node.uuid) is call:
+                        del calls[node.uuid]
                 self._replaced -= call.replaced
                 self._changed.notify_all()
 
@@ -283,7 +283,7 @@ class Rounds(abc.ABC):
 
     def failed(self, node: Node, why: str) -> int:
         """Count a failure and return how many there were in a row."""
-        failing = self._failing.setdefault(node.id, _Failing())
+        failing = self._failing.setdefault(node.uuid, _Failing())
         failing.count += 1
         failing.pause = min(2 ** (failing.count - 1), _LONGEST_PAUSE) - 1
         LOG.warning(
@@ -293,7 +293,7 @@ class Rounds(abc.ABC):
 
     def is_well(self, node: Node) -> None:
         """Forget the failures of a node."""
-        self._failing.pop(node.id, None)
+        self._failing.pop(node.uuid, None)
 
     def locked(self, node: Node) -> TaskManager:
         """Return a task with the node's lock, which is not waited for.

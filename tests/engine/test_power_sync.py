@@ -393,6 +393,18 @@ def test_a_call_that_never_comes_back_counts_in_each_round(service, sync, conf, 
     support.until(lambda: sync.hanging == 0)
 
 
+def test_a_new_node_has_nothing_of_a_deleted_one(service, sync, short):
+    """SQLite gives a row id again; the call to the machine of the deleted node still hangs."""
+    Machine.says.update(n=threading.Event(), young=OFF)
+    node = node_of(service, "n")
+    sync.round()
+    service.manager.destroy_node(None, node.uuid)
+    young = node_of(service, "young")
+    assert young.id == node.id, "else this shows nothing"
+    sync.round()
+    assert Machine.asked == ["n", "young"] and not again(service, young).maintenance
+
+
 def test_a_call_that_comes_back_late_changes_nothing_and_the_node_is_asked_again(
     service, sync, short
 ):
