@@ -121,6 +121,8 @@ class StepFlow:
     clean_up: Call | None = None
     """Runs before a failed run's end."""
     flags: Flags | None = None
+    fault: str | None = None
+    """``fault`` of the node, which is set to maintenance, when one of its steps has failed."""
     callback_timeout: str | None = None
     """``[conductor]`` option: silence of the agent that fails a wait."""
     overrides: str | None = None
@@ -250,6 +252,7 @@ CLEAN = StepFlow(
     prepare=Call("deploy", "prepare_cleaning"),
     finish=Call("deploy", "tear_down_cleaning"),
     clean_up=Call("deploy", "tear_down_cleaning"),
+    fault="clean failure",
     flags=Flags("cleaning_reboot", "cleaning_polling", "skip_current_clean_step"),
     callback_timeout="clean_callback_timeout",
     overrides="clean_step_priority_override",
@@ -306,6 +309,7 @@ SERVICE = StepFlow(
     prepare=Call("deploy", "prepare_service"),
     finish=Call("deploy", "tear_down_service"),
     clean_up=Call("deploy", "tear_down_service"),
+    fault="service failure",
     flags=Flags("servicing_reboot", "servicing_polling", "skip_current_service_step"),
     callback_timeout="service_callback_timeout",
     no_ramdisk="service_disable_ramdisk",

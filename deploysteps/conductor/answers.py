@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,6 +74,20 @@ def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = Tru
     :raises LockLost: the task's lock was lost: the one exception that is not
         the step's.
     """
+    here = os.getpid()
+    try:
+        answer = _ask(task, flow, call, flags)
+    finally:
+        if os.getpid() != here:
+            # The code has forked, and came back in the child as well: one engine is enough.
+            os._exit(1)
+    changed = task.undo_renaming()
+    if changed and not isinstance(answer, Failed):
+        return Failed(f"it changed the node's {changed}, which it may not", raised=False)
+    return answer
+
+
+def _ask(task: Any, flow: StepFlow, call: Callable[[], Any], flags: bool) -> Answer:
     states.asked_to_wait.set(None)
     try:
         value = call()

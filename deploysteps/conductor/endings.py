@@ -13,13 +13,15 @@ from typing import Any
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import words
-from deploysteps.db import locks, nodes, runs, transitions, types
+from deploysteps.db import locks, nodes, power, runs, transitions, types
 from deploysteps.steps import AGENT_TOLD, Call, StepFlow
 
 LOG = logging.getLogger(__name__)
 
 SUCCESS, FAILED, ABORTED, TIMEOUT = "success", "failed", "aborted", "timeout"
 INTERRUPTED, UNDEPLOYED = runs.INTERRUPTED, "undeployed"
+_FAULTS = (FAILED, TIMEOUT, INTERRUPTED)
+"""Outcomes after which nobody knows how the machine is."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,6 +110,10 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
             node.run_id,
         )
     )
+    # What fails before the first step has done nothing to the machine.
+    if flow.fault and error and ending.outcome in _FAULTS and before[flow.step_field]:
+        # An operator's maintenance stays his.
+        also.append(power.found_faulty(node.id, error, flow.fault, must=False))
     run_id = node.run_id
     try:
         task.write(
@@ -176,6 +182,8 @@ def _cleaned_up(task: Any, flow: StepFlow, reason: str | None) -> str | None:
         told = words.shown(also, task.masker(), words.LAST_ERROR_BYTES)
         LOG.error("Node %s: %s", task.node.uuid, told)
         return f"{reason}; {also}" if reason else also
+    finally:
+        task.undo_renaming()
     return reason
 
 

@@ -37,6 +37,8 @@ from deploysteps.steps import CLEAN, DEPLOY, RUNS, SERVICE, VERIFY, Resume, Step
 
 LOG = logging.getLogger(__name__)
 
+_WELL = {"maintenance": False, "maintenance_reason": None, "fault": None}
+
 
 class HandingOver:
     """Takes a lock; leaving the block well gives it to a worker, else frees all."""
@@ -138,7 +140,12 @@ def service(
 ) -> None:
     """Begin a servicing; see :meth:`ConductorManager.do_node_service`."""
     with HandingOver(runtime, context, node_id, "node service") as (task, hand_over):
-        refuse(task, states.SERVICE, in_maintenance=states.SERVICE)
+        # One who goes on with the step that failed has looked at the machine.
+        looked_at = resume is not None and task.node.fault == SERVICE.fault
+        refuse(task, states.SERVICE, in_maintenance=None if looked_at else states.SERVICE)
+        if looked_at:
+            for name, value in _WELL.items():
+                setattr(task.node, name, value)
         validate(task, ("power",))
         _begin(task, hand_over, SERVICE, states.SERVICE, resume, asked, runbook, disable_ramdisk)
 

@@ -40,6 +40,10 @@ _NOT_A_DRIVERS = LOCK_KEYS | {
 moves by events and so that the table and the endings are kept to."""
 
 
+_NAMES = ("id", "uuid")
+"""What a node is known by, here and by everybody else."""
+
+
 class TaskManager(StepWork, Keeping, StateEvents):
     """See :class:`deploysteps.protocols.Task` for what drivers rely on.
 
@@ -76,6 +80,7 @@ class TaskManager(StepWork, Keeping, StateEvents):
         held = (*secrets.values(node.driver_info), *secrets.values(node.instance_info))
         self.progress_of, self.progress_at = None, 0.0
         self._held = {"secret": [*held, node.agent_secret_token]}
+        self._names = {name: getattr(node, name) for name in _NAMES}
         self._driver: Any = None
         self._ports: Sequence[Port] | None = None
         self._spawn: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
@@ -165,8 +170,11 @@ class TaskManager(StepWork, Keeping, StateEvents):
         """
         lock = self._exclusive()
         token = lock.token
+        if changed := self.undo_renaming():
+            LOG.warning("Node %s: a driver has changed its %s; undone", self.node.uuid, changed)
         # The lock's own columns are written by what the lock does, never as values.
-        values = {name: value for name, value in values.items() if name not in LOCK_KEYS}
+        kept = LOCK_KEYS.union(_NAMES)
+        values = {name: value for name, value in values.items() if name not in kept}
         told: list[New] = []
         enabled = self.runtime.conf.events.enabled
 
@@ -212,7 +220,18 @@ class TaskManager(StepWork, Keeping, StateEvents):
             raise exceptions.ExclusiveLockRequired
         return self.lock
 
+    def undo_renaming(self) -> str:
+        """Give the node back what it is known by, and return what a driver had changed of it."""
+        changed = [name for name, value in self._names.items() if getattr(self.node, name) != value]
+        for name in changed:
+            setattr(self.node, name, self._names[name])
+        return " and ".join(changed)
+
     def _save(self, node: Node) -> None:
+        if changed := self.undo_renaming():
+            raise exceptions.InvalidParameterValue(
+                f"a driver may not change a node's {changed}; it was left as it is"
+            )
         changes = node.changes()
         for name in _NOT_A_DRIVERS:
             changes.pop(name, None)

@@ -11,12 +11,14 @@ from deploysteps.db.engine import Database
 from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, table
 from deploysteps.db.pages import fetch, rows_of
+from deploysteps.steps import FLOWS
 
 _N = table(Node)
 
 FAULT = "power failure"
 """``fault`` of a node whose machine does not tell its power, or does not keep it."""
-FAULTS = (FAULT, "clean failure", "rescue abort failure", "service failure")
+_OF_STEPS = tuple(flow.fault for flow in FLOWS.values() if flow.fault)
+FAULTS = (FAULT, *_OF_STEPS, "rescue abort failure")
 """Every ``fault`` that the field knows."""
 
 UNTOLD = frozenset({states.ENROLL, states.ADOPTFAIL})
@@ -86,14 +88,17 @@ def may_recover(node: Node) -> bool:
     return bool(node.maintenance) and node.fault == FAULT and node.target_power_state is None
 
 
-def found_faulty(node_id: int, reason: str) -> Also:
-    """Set a node to maintenance, unless somebody has meanwhile: that needs no lock."""
+def found_faulty(node_id: int, reason: str, fault: str = FAULT, *, must: bool = True) -> Also:
+    """Set a node to maintenance, unless somebody has meanwhile: that needs no lock.
+
+    :param must: whether nothing else is written then, either.
+    """
     statement = (
         sa.update(_N)
         .where(_N.c.id == node_id, _N.c.maintenance == sa.false())
-        .values(maintenance=True, maintenance_reason=reason, fault=FAULT)
+        .values(maintenance=True, maintenance_reason=reason, fault=fault)
     )
-    return Also(statement, {}, must=True)
+    return Also(statement, {}, must=must)
 
 
 def found_well(node_id: int) -> Also:

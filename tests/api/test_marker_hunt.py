@@ -247,6 +247,8 @@ def life(api, service, node, answers):
     settled(service, states.ACTIVE)
     provision(api, "service", service_steps=[step("tell_it")])
     settled(service, states.SERVICEFAIL)
+    answers.append(api.get("/v1/nodes/n1").text)  # with the reason of its maintenance
+    assert api.delete("/v1/nodes/n1/maintenance").status == 202
     provision(api, "deleted")
     settled(service, states.AVAILABLE)
     for name in ("tell_it", "not_yet"):

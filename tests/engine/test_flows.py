@@ -8,7 +8,7 @@ import pytest
 
 from deploysteps import exceptions, states
 from deploysteps.db import nodes, runs
-from deploysteps.drivers import base
+from deploysteps.drivers import base, fake
 from deploysteps.steps import CLEAN, VERIFY
 from tests import support
 
@@ -320,3 +320,55 @@ def test_the_brakes_refuse_with_words(sqlite, start, conf, flow):
         else:
             service.manager.do_provisioning_action(None, node.uuid, "provide")
     assert nodes.get(sqlite, node.uuid).reservation is None
+
+
+@pytest.mark.parametrize(
+    ("flow", "fault"), [("clean", "clean failure"), ("service", "service failure")]
+)
+@pytest.mark.parametrize("when", ["in a step", "while it is prepared", "in maintenance", "aborted"])
+def test_a_step_that_fails_sets_the_node_to_maintenance(sqlite, start, flow, fault, when):
+    """As in the field: nobody knows how the machine is. An operator's maintenance stays his."""
+
+    class Vendor(support.Vendor):
+        def fails(self, task):
+            if when == "aborted":
+                return WAITS[flow]
+            if when == "in maintenance":
+                service.manager.set_node_maintenance(None, task.node.uuid, True, "a fan")
+            raise RuntimeError("half wiped")
+
+        breaks = getattr(base, f"{flow}_step")(priority=0, abortable=True)(fails)
+
+    class Deploy(fake.FakeDeploy):
+        def _prepare(self, task):
+            if when == "while it is prepared":
+                raise RuntimeError("no network")
+
+        prepare_cleaning = prepare_service = _prepare
+
+    service = start(sqlite, vendor=Vendor, deploy=Deploy)
+    begins, ends = (
+        (states.MANAGEABLE, states.CLEANFAIL)
+        if flow == "clean"
+        else (states.ACTIVE, states.SERVICEFAIL)
+    )
+    node = support.enrolled(service, provision_state=begins)
+    verb = getattr(service.manager, f"do_node_{flow}")
+    verb(None, node.uuid, [{"interface": "vendor", "step": "breaks"}])
+    if when == "aborted":
+        support.settle(sqlite, node.uuid, WAITS[flow])
+        service.manager.do_provisioning_action(None, node.uuid, "abort")
+    found = support.settle(sqlite, node.uuid, ends)
+    told = (found.maintenance, found.fault, found.maintenance_reason)
+    assert (
+        told
+        == {
+            "in a step": (True, fault, found.last_error),
+            "while it is prepared": (False, None, None),
+            "in maintenance": (True, None, "a fan"),
+            "aborted": (False, None, None),
+        }[when]
+    )
+
+
+WAITS = {"clean": states.CLEANWAIT, "service": states.SERVICEWAIT}

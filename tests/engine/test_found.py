@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any
@@ -412,3 +413,47 @@ def test_two_racing_completions_of_one_attempt_are_one(database, start):
     support.until(lambda: nodes.get(database, node.uuid).deploy_step["step"] == "second")
     with database.engine.connect() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(Node)).scalar() == 1
+
+
+@pytest.mark.parametrize("name", ["uuid", "id"])
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_driver_does_not_rename_its_node(sqlite, start, name, saves):
+    """F74's kind: nobody would find the node any more."""
+
+    class Vendor(support.Vendor):
+        @base.deploy_step(priority=9)
+        def rename(self, task):
+            setattr(task.node, name, {"uuid": "1" * 36, "id": 99_999}[name])
+            if saves:
+                task.node.save()
+
+    service = start(sqlite, vendor=Vendor)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    found = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    assert (found.id, found.uuid) == (node.id, node.uuid)
+    told = f"a driver may not change a node's {name}" if saves else f"it changed the node's {name}"
+    assert told in found.last_error and "internal error" not in found.last_error
+    assert support.outcomes(sqlite, node)[-1] == ("rename", 1, "failed")
+
+
+@pytest.mark.parametrize("raises", [True, False])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_step_that_forks_makes_no_second_engine(sqlite, start, raises):
+    """The child would go on with the run, and keep the API's port."""
+    children = []
+
+    class Vendor(support.Vendor):
+        @base.deploy_step(priority=9)
+        def fork(self, task):
+            child = os.fork()
+            if not child and raises:
+                raise RuntimeError("in the child")
+            children.append(child)
+
+    service = start(sqlite, vendor=Vendor)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    support.settle(sqlite, node.uuid, states.ACTIVE)
+    _, status = os.waitpid(children[0], 0)
+    assert os.waitstatus_to_exitcode(status) == 1

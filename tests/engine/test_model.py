@@ -300,7 +300,7 @@ class Life(RuleBasedStateMachine):
         """The run that failed last: its flow and steps, where `at` begins, where `after` does."""
         self.aborted = False
         """Whether the last run was aborted, and the node is where that left it."""
-        self.maintenance = False
+        self.maintenance, self.fault = False, None
         self.token: str | None = None
         self.old_token: str | None = None
         self.token_at: Any = None
@@ -397,6 +397,8 @@ class Life(RuleBasedStateMachine):
             begin = run.at
             after = begin if done else begin + 1
             self.failed = (run.flow, run.steps, begin, after)
+            if run.flow.fault and not aborted and not self.maintenance:
+                self.maintenance, self.fault = True, run.flow.fault
         self._forget_token()
 
     def _forget_token(self) -> None:
@@ -568,7 +570,8 @@ class Life(RuleBasedStateMachine):
         service = self.state in (states.ACTIVE, states.SERVICEFAIL)
         flow, manager = (SERVICE if service else DEPLOY), life.manager
         verb = manager.do_node_service if service else manager.do_node_deploy
-        legal = not self.maintenance and states.can(
+        looked_at = service and self.fault == SERVICE.fault
+        legal = (not self.maintenance or looked_at) and states.can(
             self.state, states.SERVICE if service else states.DEPLOY
         )
         place = 0
@@ -588,6 +591,8 @@ class Life(RuleBasedStateMachine):
         if refused is not None:
             self.journal.asked = before
         if self.expect(refused, legal, f"resume {how}") and self.failed is not None:
+            if looked_at:
+                self.maintenance, self.fault = False, None
             self.begin(flow, states.ACTIVE, self.failed[1], place)
 
     @precondition(lambda self: self.living() and (self.odd or self.is_to_be_aborted()))
@@ -601,7 +606,8 @@ class Life(RuleBasedStateMachine):
         known = run is not None or self.aborted
         if self.expect(refused, known, "abort") and run is not None:
             first_time, run.aborting = not run.aborting, True
-            if run.step != "stubborn" and run.pending in (None, "beat") and first_time:
+            at_once = first_time and run.step != "stubborn"
+            if (at_once or self.maintenance) and run.pending in (None, "beat"):
                 run.pending = "abort"
 
     @precondition(lambda self: self.living() and self.asks(states.UNHOLD))
@@ -631,7 +637,7 @@ class Life(RuleBasedStateMachine):
             life = self.one(True)
             uuid = self.node.uuid
             self.do(life, lambda: life.manager.set_node_maintenance(None, uuid, maintenance))
-            self.maintenance = self.row().maintenance
+            self.maintenance, self.fault = self.row().maintenance, None
         self.odd = odd
 
     # --- agents and callbacks ---
@@ -862,6 +868,7 @@ class Life(RuleBasedStateMachine):
                 return
             self._look_at_waiting(node, last, attempt)
         self.state, self.sure = node.provision_state, True
+        self.maintenance, self.fault = node.maintenance, node.fault
         if node.agent_secret_token is None or node.agent_secret_token != self.token:
             self._forget_token()
 

@@ -294,6 +294,7 @@ def test_a_failed_run_goes_on_with_the_failed_step_or_after_it(database, start, 
     """§4."""
     service = start(database, vendor=Failing)
     node = failed(service, database, flow)
+    assert node.maintenance is (flow == "service")
     old = support.last_run(database, node)
     nodes.set_unlocked(database, node.id, {"extra": {"mended": True}})
     DONE.clear()
@@ -303,6 +304,7 @@ def test_a_failed_run_goes_on_with_the_failed_step_or_after_it(database, start, 
     assert (["breaks", "last"] if how == "at" else ["last"]) == DONE
     run = support.last_run(database, node)
     assert run.resumes == old.uuid and run.outcome == "success" and node.last_error is None
+    assert (node.maintenance, node.maintenance_reason, node.fault) == (False, None, None)
     skipped = [e["step"] for e in run.plan if e.get("skip")]
     assert "first" in skipped and ("breaks" in skipped) is (how == "after")
 

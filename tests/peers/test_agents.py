@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 
+from deploysteps.cli.client import node_path
 from tests.peers.nodes import Node, again, step
 
 
@@ -79,7 +80,10 @@ def test_cleaning(two):
     assert node.machine.done == ["peer_sleep", "peer_mark"]
     assert node.get()["power_state"] == "power off"
     node.ask("clean", clean_steps=[{"interface": "deploy", "step": "peer_fail"}])
-    assert "peer was told to fail" in node.reach("clean failed")["last_error"]
+    found = node.reach("clean failed")
+    assert "peer was told to fail" in found["last_error"]
+    assert (found["maintenance"], found["fault"]) == (True, "clean failure")
+    node.service.client.delete(node_path(node.name, "maintenance"))
     node.ask("manage")
     node.reach("manageable")
     node.ask("provide")

@@ -25,7 +25,7 @@ class Node:
 
 
 def ask(call: Any, **info: Any) -> answers.Answer:
-    task = types.SimpleNamespace(node=Node(**info), lost=False)
+    task = types.SimpleNamespace(node=Node(**info), lost=False, undo_renaming=str)
     return answers.ask(task, DEPLOY, call)
 
 
