@@ -386,6 +386,19 @@ def test_direct_writes_the_image_and_the_configuration_drive(machine):
         ({"image_os_hash_value": None}, "belong together"),
         ({"image_os_hash_algo": None, "image_os_hash_value": None}, "no checksum"),
         ({"image_checksum": 7}, "image_checksum"),
+        ({"image_checksum": "  "}, "image_checksum has to be sha256, sha512, or the URL"),
+        ({"image_checksum": "abc"}, "image_checksum has to be sha256"),
+        ({"image_os_hash_algo": "crc"}, "image_os_hash_algo has to be a hash function"),
+        ({"image_os_hash_algo": "shake_128"}, "image_os_hash_algo has to be a hash function"),
+        ({"image_os_hash_value": "xy" * 32}, "image_os_hash_value has to be 64 hexadecimal"),
+        ({"image_os_hash_algo": "sha512"}, "has to be 128 hexadecimal digits, by sha512"),
+        ({"image_disk_format": 5}, "image_disk_format has to be one of raw, gpt"),
+        ({"image_disk_format": "nonsense"}, "image_disk_format has to be one of raw, gpt"),
+        ({"image_container_format": 5}, "image_container_format has to be a text"),
+        ({"configdrive": "not base64!!"}, "gzipped and base64-encoded ISO"),
+        ({"configdrive": {"meta_data": 5}}, "configdrive/meta_data has to be an object"),
+        ({"configdrive": {"user_data": 5}}, "configdrive/user_data has to be a text"),
+        ({"configdrive": {"meta_dat": {}}}, "not 'meta_dat'"),
         ({"image_type": "partition"}, "partition"),
         ({"configdrive": 7}, "configdrive"),
     ],
@@ -396,6 +409,28 @@ def test_direct_refuses_an_image_that_it_cannot_write_before_anything_runs(machi
     with pytest.raises(exceptions.Invalid, match=said):
         m.service.manager.do_node_deploy(None, m.uuid)
     assert nodes.get(m.database, m.uuid).provision_state == states.AVAILABLE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image_os_hash_value": "AB" * 32},
+        {"image_os_hash_algo": None, "image_os_hash_value": None, "image_checksum": "Ab" * 64},
+    ],
+)
+def test_direct_tells_checksums_as_the_agent_compares_them(machine, change):
+    m = machine(deploy=DirectDeploy)
+    m.run(instance_info={**IMAGE, **change})
+    told = m.agent.named("prepare_image")[0].params["image_info"]
+    assert set(told.get("os_hash_value") or told["checksum"]) == set("ab")
+
+
+def test_direct_takes_the_url_of_a_checksum(machine):
+    m = machine(deploy=DirectDeploy)
+    url = "http://images.example.org/SUMS"
+    none = {"image_os_hash_algo": None, "image_os_hash_value": None}
+    m.run(instance_info={**IMAGE, **none, "image_checksum": url})
+    assert m.agent.named("prepare_image")[0].params["image_info"]["checksum"] == url
 
 
 def test_a_failing_image_is_told(machine):

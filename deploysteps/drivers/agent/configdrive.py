@@ -25,11 +25,24 @@ _FILES = {"meta_data": "meta_data.json", "network_data": "network_data.json"}
 _FILES.update({"user_data": "user_data", "vendor_data": "vendor_data2.json"})
 
 
+_GZIPPED = "H4sI"
+"""How gzipped data begins in base64."""
+
+
 def check(drive: Any) -> None:
     """Check that a configuration drive can be given to an agent.
 
     :raises InvalidParameterValue: it cannot.
     """
+    if isinstance(drive, str) and drive:
+        well = drive.lower().startswith(("http://", "https://")) or drive.strip()[:4] == _GZIPPED
+        if not well:
+            raise exceptions.InvalidParameterValue(
+                "the configdrive has to be the URL of one (http, https), or a gzipped and "
+                "base64-encoded ISO"
+            )
+    if isinstance(drive, Mapping):
+        _check_object(drive)
     if isinstance(drive, Mapping) and _program() is None:
         raise exceptions.InvalidParameterValue(
             "a configdrive that is an object needs a program that makes an ISO file: install one "
@@ -37,6 +50,18 @@ def check(drive: Any) -> None:
             "as a gzipped and base64-encoded ISO. A request without one uses that of the node's "
             "instance_info"
         )
+
+
+def _check_object(drive: Mapping[str, Any]) -> None:
+    for key, value in drive.items():
+        if key not in _FILES:
+            raise exceptions.InvalidParameterValue(
+                f"a configdrive that is an object has {', '.join(_FILES)}; not {str(key)[:80]!r}"
+            )
+        objects = Mapping if key != "user_data" else Mapping | list | str
+        if value is not None and not isinstance(value, objects):
+            kind = "an object" if key != "user_data" else "a text, an object or a list"
+            raise exceptions.InvalidParameterValue(f"configdrive/{key} has to be {kind}")
 
 
 def for_agent(drive: Any) -> str | None:
