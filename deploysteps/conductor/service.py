@@ -26,6 +26,7 @@ from deploysteps.conductor.rounds import Rounds
 from deploysteps.conductor.rpc import Client, local
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.sweeper import Sweeper
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.conductor.workers import Workers
 from deploysteps.db import conductors, events, migration, sweeps, types, webhooks
 from deploysteps.db.engine import Database
@@ -292,13 +293,11 @@ def _tell_others(database: Database, conf: cfg.ConfigOpts) -> None:
 def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
     """Return a job that tells of its errors and is called again all the same."""
     call, every = job
+    trouble = Trouble(LOG, call.__name__)
 
     def run() -> None:
-        try:
+        with trouble.kept_going():  # a database that is away must not end the clock
             call()
-        except Exception:
-            # A database that is away must not end the clock.
-            LOG.exception("%s failed; it is called again in %g s", call.__name__, every)
 
     return run, every
 

@@ -13,6 +13,7 @@ import threading
 from deploysteps import exceptions
 from deploysteps.conductor import attend
 from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.db import sweeps, types
 
 LOG = logging.getLogger(__name__)
@@ -45,13 +46,11 @@ class Sweeper:
             self._thread.join(timeout=10)
 
     def _run(self) -> None:
+        trouble = Trouble(LOG, "Looking for due steps")
         while not self._stopped:
-            try:
+            pause = self._interval
+            with trouble.kept_going():  # what is due stays due
                 pause = self.sweep()
-            except Exception:
-                # The database may be away for a while; what is due stays due.
-                LOG.exception("Looking for due steps failed; it is tried again")
-                pause = self._interval
             self._woken.wait(pause)
             self._woken.clear()
 

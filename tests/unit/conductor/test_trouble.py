@@ -1,0 +1,50 @@
+"""What is tried again fills no log while the database is away."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from deploysteps import exceptions
+from deploysteps.conductor.trouble import Trouble
+
+LOG = logging.getLogger(__name__)
+
+
+@pytest.fixture
+def attempt(caplog):
+    caplog.set_level(logging.INFO, LOG.name)
+    trouble = Trouble(LOG, "Looking")
+
+    def tried(exc=None):
+        """Try once; returns what was told."""
+        caplog.clear()
+        with trouble.kept_going():
+            if exc is not None:
+                raise exc
+        return [(r.levelname, r.getMessage(), bool(r.exc_info)) for r in caplog.records]
+
+    return tried
+
+
+def test_a_database_that_is_away_is_told_once_and_when_it_is_back(attempt):
+    away = exceptions.DatabaseUnavailable(reason="refused")
+    told = "Looking failed; it is tried again: The database does not answer: refused"
+    for _ in range(2):
+        assert attempt() == []
+        assert attempt(away) == [("ERROR", told, False)]
+        assert attempt(away) == attempt(away) == []
+        assert attempt() == [("INFO", "Looking: the database is back", False)]
+
+
+def test_any_other_mistake_is_told_each_time_with_its_place(attempt):
+    for _ in range(2):
+        assert attempt(ZeroDivisionError()) == [
+            ("ERROR", "Looking failed; it is tried again", True)
+        ]
+
+
+def test_what_ends_a_process_is_not_held_up(attempt):
+    with pytest.raises(SystemExit):
+        attempt(SystemExit())
