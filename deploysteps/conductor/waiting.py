@@ -119,6 +119,11 @@ def hold(now: Time) -> dict[str, Any]:
     return _columns("operator", now, None, None, None, reenter=False)
 
 
+_PART_OF_WAIT = 25
+"""A step that is not ready is entered again after this part of the time that it has waited."""
+_LONGEST_GROWN = 60.0
+
+
 def until_ready(
     seconds: float | None,
     timeout: float | None,
@@ -129,7 +134,8 @@ def until_ready(
 ) -> dict[str, Any]:
     """Return the columns of a step that is not ready yet.
 
-    :param seconds: the timer enters it again after these; None: a heartbeat does.
+    :param seconds: the timer enters it again after these, or later, the longer it has waited;
+        None: a heartbeat does.
     :param since: when it first waited: the limit counts from there.
     """
     owner: Owner = "agent" if seconds is None else "timer"
@@ -138,7 +144,9 @@ def until_ready(
     if seconds is None:
         look = silent_at(now, last_beat, clocks)
     else:
-        look = after(now, max(seconds, SHORTEST))
+        # Each entry is told: one that is asked for every second tells all day that nothing happens.
+        grown = min((now - began).total_seconds() / _PART_OF_WAIT, _LONGEST_GROWN)
+        look = after(now, max(seconds, SHORTEST, grown))
     return _columns(owner, began, earliest(look, ends), ends, None, reenter=True)
 
 

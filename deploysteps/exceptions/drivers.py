@@ -29,6 +29,10 @@ class DriverNotInstalled(DriverNotFound):
     """No installed distribution registers this name."""
 
 
+class ForeignConductorGroup(InvalidParameterValue):
+    """The node is of a conductor group that this conductor does not work for."""
+
+
 class InterfaceNotFound(InvalidParameterValue):
     """No such interface implementation for this node."""
 
@@ -126,7 +130,8 @@ class StepNotReady(DeployStepsException):
     """For driver authors: not yet; wait, and enter this step again.
 
     :param after: seconds after which the step is entered again by the
-        timer. Without it the next heartbeat of the machine's agent does it.
+        timer; a 25th of the time that it has waited, up to a minute, when that
+        is longer. Without it the next heartbeat of the machine's agent does it.
     """
 
     _msg_fmt = "Not ready: %(reason)s"
