@@ -29,6 +29,8 @@ from deploysteps.steps import NO_DRIVERS_TO_END
 LOG = logging.getLogger(__name__)
 
 PURPOSE = "heartbeat"
+_MOST_TOLD = 10_000
+"""Waits of which it is remembered that a refused heartbeat was told."""
 
 
 def lookup(runtime: Runtime, addresses: Sequence[str], node_uuid: str | None) -> tuple[Node, str]:
@@ -92,13 +94,42 @@ def heartbeat(runtime: Runtime, node_id: str, token: str | None, beat: Beat) -> 
     """
     # Read before the lock: a beat completes the step that waited when it came.
     node, attempt = rows.see_waiting(runtime.database, node_id)
-    _check_token(node, token)
-    _check_callback(runtime, node, beat.callback_url)
-    beat = _with_certificate(node, beat)
+    try:
+        _check_token(node, token)
+        _check_callback(runtime, node, beat.callback_url)
+        beat = _with_certificate(node, beat)
+    except exceptions.InvalidParameterValue as exc:
+        _tell_refused(runtime, node, attempt, str(exc))
+        raise
     _refuse_locked(node)
     if attempt is not None and not _is_for(runtime, node, attempt):
         attempt = None
     _record(runtime, node, beat, attempt)
+
+
+def _tell_refused(runtime: Runtime, node: rows.Seen, attempt: StepAttempt | None, why: str) -> None:
+    """Put into the history that an agent calls and is not heard, once for each wait for one.
+
+    Whoever reaches the API can send such heartbeats, so more of them are not told of.
+    """
+    if attempt is None or attempt.state != runs.WAITING or attempt.owner != "agent":
+        return
+    key, told = transitions.key_of(attempt), runtime.beats_refused
+    if key in told:
+        return
+    if len(told) >= _MOST_TOLD:
+        told.clear()
+    told.add(key)
+    row = nodes.history_row(
+        node.id,
+        f"while {attempt.interface}.{attempt.step} waits for the agent, a heartbeat is refused: "
+        f"{why}",
+        event_type="heartbeat refused",
+        severity="WARNING",
+        conductor=runtime.host,
+    )
+    also = transitions.history(row)
+    runtime.database.write(lambda connection: connection.execute(also.statement, also.values))
 
 
 def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:

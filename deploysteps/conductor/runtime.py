@@ -15,6 +15,7 @@ from deploysteps import exceptions
 from deploysteps.access.enforcer import Enforcer
 from deploysteps.conductor.workers import Workers
 from deploysteps.db.engine import Database
+from deploysteps.db.transitions import Key
 
 
 @dataclasses.dataclass
@@ -36,6 +37,8 @@ class Runtime:
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda work: work
     """Gives work in a worker its last resort; set by the service."""
     stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+    beats_refused: set[Key] = dataclasses.field(default_factory=set)
+    """Waits in whose node's history it stands that heartbeats are refused."""
     allocating: dict[str, int] = dataclasses.field(default_factory=dict)
     """uuid of each allocation whose nodes are all locked -> how often it is still tried."""
     allocates: threading.Thread | None = None

@@ -126,6 +126,32 @@ def test_a_callback_is_pinned_and_bound_to_the_allowed_networks(sqlite, start, c
         service.manager.heartbeat(None, node.uuid, "http://127.0.0.1:1/", agent_token=token)
 
 
+def test_heartbeats_that_are_refused_stand_in_the_history_once(sqlite, start):
+    """An agent of the boot before, which nobody hears, is not the same as none at all."""
+
+    class Both(Two):
+        pass
+
+    service, node, token = deployed_to_wait(start, sqlite, vendor=Both)
+
+    def told():
+        found = nodes.history_of(sqlite, node.id)
+        return [entry.event for entry in found if entry.event_type == "heartbeat refused"]
+
+    for wrong in ("of-the-last-boot", "another", None):
+        with pytest.raises(exceptions.InvalidParameterValue):
+            support.beat(service, node, wrong)
+    assert len(told()) == 1
+    assert told()[0].startswith("while vendor.first waits for the agent, a heartbeat is refused: ")
+    assert "Agent token is missing, invalid or no longer valid" in told()[0]
+    support.beat(service, node, token)
+    support.until(lambda: nodes.get(sqlite, node.uuid).deploy_step["step"] == "second")
+    support.settle(sqlite, node.uuid, states.DEPLOYWAIT)
+    with pytest.raises(exceptions.InvalidParameterValue):
+        support.beat(service, node, token, callback_url="http://192.0.2.9:9999")
+    assert len(told()) == 2 and "vendor.second" in told()[0]
+
+
 @pytest.mark.parametrize("loss", ["power off", "reboot", "abort", "fail", "timeout", "undeploy"])
 def test_the_token_goes_with_the_agent(sqlite, start, loss):
     """F29: one place rotates it; the old one is refused, a new boot gets a fresh one."""
