@@ -193,7 +193,7 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
     "auth_type",
     envvar="OS_AUTH_TYPE",
     show_envvar=True,
-    help="none (when not given) or http_basic.",
+    help="none (when not given), http_basic, or v3token: with keystone.",
 )
 @click.option("--os-username", "username", envvar="OS_USERNAME", show_envvar=True, help="The user.")
 @click.option(
@@ -202,6 +202,13 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
     envvar="OS_PASSWORD",
     show_envvar=True,
     help="The user's password. Others on this machine can see arguments, but not the environment.",
+)
+@click.option(
+    "--os-token",
+    "token",
+    envvar="OS_TOKEN",
+    show_envvar=True,
+    help="A token of the Identity service. Better in the environment, as the password.",
 )
 @click.option(
     "--os-cacert",

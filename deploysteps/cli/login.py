@@ -31,15 +31,21 @@ def _check_certificates(path: str) -> None:
         ) from exc
 
 
+TOKENS = ("v3token", "token", "admin_token", "token_endpoint")
+"""Kinds of logging in by a token that is there already, as OpenStack's clients call them."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Login:
     """What the options say; their words are those of OpenStack's clients."""
 
     auth_type: str | None = None
-    """``none`` or ``http_basic``. It has to be said: OS_USERNAME and OS_PASSWORD may be those of
-    another service, and are sent to nobody else."""
+    """``none``, ``http_basic`` or one of :data:`TOKENS`. It has to be said: what OS_USERNAME,
+    OS_PASSWORD and OS_TOKEN hold may be for another service, and is sent to nobody else."""
     username: str | None = None
     password: str | None = dataclasses.field(default=None, repr=False)
+    token: str | None = dataclasses.field(default=None, repr=False)
+    """Of the Identity service; ``openstack token issue`` prints one."""
     cacert: str | None = None
     """A file with the certificates that are trusted, instead of the system's."""
     insecure: bool = False
@@ -70,10 +76,14 @@ class Login:
             # Not unset: requests would look for a user of that host in ~/.netrc.
             session.auth = lambda request: request
             return
+        if kind in TOKENS:
+            self._send_token(session)
+            return
         if kind != "http_basic":
             raise CommandError(
-                f"OS_AUTH_TYPE is {kind[:80]!r}; this command knows none and http_basic (also as "
-                "--os-auth-type). With keystone use the `openstack baremetal` command",
+                f"OS_AUTH_TYPE is {kind[:80]!r}; this command knows none, http_basic and "
+                f"{TOKENS[0]} (also as --os-auth-type). With keystone: "
+                f"OS_AUTH_TYPE={TOKENS[0]} OS_TOKEN=$(openstack token issue -f value -c id)",
                 ExitCode.USAGE,
             )
         if not self.username or self.password is None:
@@ -82,3 +92,19 @@ class Login:
                 ExitCode.USAGE,
             )
         session.auth = requests.auth.HTTPBasicAuth(self.username.encode(), self.password.encode())
+
+    def _send_token(self, session: requests.Session) -> None:
+        if not self.token or not self.token.isascii() or not self.token.isprintable():
+            raise CommandError(
+                f"{self.auth_type} needs a token; set OS_TOKEN, such as to what "
+                "`openstack token issue -f value -c id` prints",
+                ExitCode.USAGE,
+            )
+        token = self.token
+
+        def add(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            request.headers["X-Auth-Token"] = token
+            return request
+
+        session.auth = add
+        session.max_redirects = 0  # a header of its own would go wherever an answer leads

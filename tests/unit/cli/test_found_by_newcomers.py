@@ -1,5 +1,7 @@
 """What somebody who met the commands for the first time stumbled over."""
 
+import time
+
 import pytest
 
 from deploysteps.cli.errors import ExitCode
@@ -101,6 +103,31 @@ def test_a_user_that_was_not_sent_is_told_of(failing, stub):
     assert code == ExitCode.USAGE and "OS_AUTH_TYPE=http_basic" in told
     env = {"OS_USERNAME": "u", "OS_PASSWORD": "p", "OS_AUTH_TYPE": "http_basic"}
     assert "no user was sent" not in failing("node", "show", "n", env=env)[1]
+
+
+@pytest.mark.parametrize("kind", ["v3token", "token", "admin_token"])
+def test_a_token_of_the_identity_service_is_sent(ok, stub, kind):
+    """With keystone, too, the commands that the field does not have are of use."""
+    stub.on("GET", "/v1/nodes/n", {"uuid": UUID})
+    ok("node", "show", "n", env={"OS_AUTH_TYPE": kind, "OS_TOKEN": "gAAA-tok"})
+    assert stub.last("GET")["headers"]["X-Auth-Token"] == "gAAA-tok"
+
+
+@pytest.mark.parametrize("env", [{}, {"OS_TOKEN": ""}, {"OS_TOKEN": "a\nb"}])
+def test_a_token_that_is_missing_is_asked_for(failing, env):
+    code, told = failing("node", "show", "n", env={"OS_AUTH_TYPE": "v3token", **env})
+    assert code == ExitCode.USAGE and "openstack token issue" in told
+
+
+def test_a_kind_of_login_that_is_not_known_says_how_with_keystone(failing):
+    code, told = failing("node", "show", "n", env={"OS_AUTH_TYPE": "password"})
+    assert code == ExitCode.USAGE and "OS_AUTH_TYPE=v3token" in told
+
+
+def test_a_token_without_a_word_that_it_is_for_this_service_is_sent_to_nobody(ok, stub):
+    stub.on("GET", "/v1/nodes/n", {"uuid": UUID})
+    ok("node", "show", "n", env={"OS_TOKEN": "gAAA-tok"})
+    assert "X-Auth-Token" not in stub.last("GET")["headers"]
 
 
 def test_https_to_a_service_without_tls_is_no_question_of_trust(failing, stub):
@@ -211,3 +238,54 @@ def test_a_warning_of_the_service_is_shown(ok, stub, monkeypatch):
     monkeypatch.setattr(stub, "headers", {"Warning": '299 deploysteps "no driver has raid.creat"'})
     ended = ok("template", "create", "CUSTOM_X", "--steps", "[]", "--json")
     assert "Warning: no driver has raid.creat" in ended.stderr and "Warning" not in ended.stdout
+
+
+# --- what failed, and what now -----------------------------------------------------------
+
+
+def test_a_failed_run_says_why_once_what_did_not_run_and_what_to_do(ok, stub, made):
+    why = "deploy.b failed: the disk is full"
+    failed = made.attempt("deploy.b", outcome="failed", error=why, evidence={"a": 1})
+    run = made.run(made.attempt("deploy.a"), failed, outcome="failed", error=why)
+    plan = [{"interface": "deploy", "step": name} for name in ("a", "b", "c", "d")]
+    listed(stub, made.node("deploy failed"), run)
+    stub.on(
+        "GET",
+        f"/v1/nodes/n/runs/{run['uuid']}",
+        run | {"node_uuid": UUID, "plan": plan, "mechanism": "steps"},
+    )
+    told = ok("node", "run", "n").stdout
+    assert told.count("the disk is full") == 1 and "mechanism" not in told and UUID not in told
+    assert told.split("Did not run any more:")[1].split()[:3] == ["STEP", "deploy.c", "deploy.d"]
+    assert (
+        "`deploysteps node resume n` goes on with the step that failed (--skip: after it)" in told
+    )
+    assert "`deploysteps node run n --json` has the evidence of deploy.b" in told
+
+
+@pytest.mark.parametrize("state", ["active", "clean failed"])
+def test_a_run_that_cannot_be_resumed_does_not_say_so(ok, stub, made, state):
+    flow = "clean" if state == "clean failed" else "deploy"
+    listed(stub, made.node(state), made.run(made.attempt("x.y"), outcome="failed", flow=flow))
+    assert "resume" not in ok("node", "run", "n").stdout
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("UTC", "2026-01-02 03:04:05 "),
+        ("America/New_York", "2026-01-01 22:04:05-05:00"),
+        ("Asia/Kolkata", "2026-01-02 08:34:05+05:30"),
+    ],
+)
+@pytest.mark.parametrize("command", ["runs", "run"])
+def test_times_that_are_not_utc_say_so(ok, stub, made, monkeypatch, zone, shown, command):
+    """Who compares them with the log of a conductor elsewhere has to know."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        listed(stub, made.node(), made.run(made.attempt("deploy.a"), outcome="success"))
+        assert shown in ok("node", command, "n").stdout
+    finally:
+        monkeypatch.undo()
+        time.tzset()
