@@ -9,6 +9,7 @@ be masked. tests/unit/api/test_bulk.py holds both against each other.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _text
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 
 from deploysteps import secrets, states
 from deploysteps.access.caller import Caller
-from deploysteps.api import permits, render, versions
+from deploysteps.api import offers, permits, render, versions
 from deploysteps.db import types
 from deploysteps.db.models import Node, table
 from deploysteps.db.node import COLUMN_KEYS
@@ -37,8 +38,6 @@ class Item(NamedTuple):
     uuid: str
     owner: str | None
     lessee: str | None
-    driver: str
-    conductor_group: str
 
 
 Beside = Mapping[str, Callable[[Any], Any]]
@@ -62,6 +61,8 @@ class NodeWriter:
         self._caller = caller
         inner = tuple(COLUMN_KEYS) if _INTERNAL in fields else ()
         own = [name for name in fields if name in _COLUMNS]
+        if "conductor" in fields:
+            own.extend(offers.SERVED)
         self.columns: tuple[str, ...] = tuple(dict.fromkeys([*Item._fields, *own, *inner]))
         """The columns of a row, in order."""
         self._places = {name: place for place, name in enumerate(self.columns)}
@@ -105,6 +106,8 @@ class NodeWriter:
         self, name: str, unmasked: bool, beside: Beside
     ) -> tuple[int, str, Callable[..., str]]:
         """Return a field's place, its null, and what writes it."""
+        if name == "conductor":
+            return -1, "", self._conductor(beside[name])
         if name in beside:
             value = beside[name]
             return -1, "", lambda row, item: _said(value(item))
@@ -124,6 +127,11 @@ class NodeWriter:
         if name == "provision_state" and self._version < versions.AVAILABLE_SHOWN:
             return place, "null", _unless_available
         return place, "null", _PLAIN[type(_COLUMNS[name].type)]
+
+    def _conductor(self, charge: Callable[[Any], str | None]) -> Callable[..., str]:
+        """Return what writes who is in charge of a node."""
+        pick = operator.itemgetter(*(self._places[name] for name in offers.SERVED))
+        return lambda row, item: _said(charge(offers.Served(*pick(row))))
 
     def _link(self, *more: str) -> Callable[..., str]:
         """Return what writes the two links of a node or of a part of it."""

@@ -87,8 +87,7 @@ class _Nodes(call.Resource):
         """Return what of these fields is no column of nodes; the queries do not grow with them."""
         found: dict[str, Callable[[Any], Any]] = {}
         if "conductor" in seen:
-            charge = offers.in_charge(self.services)
-            found["conductor"] = lambda item: charge.get((item.driver, item.conductor_group))
+            found["conductor"] = offers.in_charge(self.services)
         if "traits" in seen:
             held = traits.of_nodes(self.database, ids)
             found["traits"] = lambda item: held.get(item.id, [])
@@ -154,9 +153,7 @@ class _NodeList(_Nodes):
         if not found.pop("include_children", None) and "parent_node" not in found:
             found["has_parent"] = False  # a part of a machine is none that could be used
         if "conductor" in found:
-            conductor = found.pop("conductor")
-            charge = offers.in_charge(self.services)
-            found["served_in"] = [key for key, name in charge.items() if name == conductor]
+            found["id_in"] = offers.nodes_of(self.services, found.pop("conductor"))
         return found
 
 
@@ -170,6 +167,8 @@ def _taken(query: Query, name: str) -> Any:
     if name == "shard":
         return query.names(name)
     value = query.text(name) or ""
+    if name == "conductor_group":
+        return value.lower()
     if name in _UUIDS:
         if not is_uuid(value):
             raise exceptions.Invalid(f"{name} must be a UUID, not {value[:80]!r}")

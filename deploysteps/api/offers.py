@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 from deploysteps.api.call import Services
-from deploysteps.db import conductors
+from deploysteps.conductor.charge import Ring
+from deploysteps.db import conductors, nodes
+from deploysteps.db.models import INTERFACE_COLUMNS
 
-Charge = dict[tuple[str, str], str]
+SERVED = ("uuid", "driver", "conductor_group", "reservation", *INTERFACE_COLUMNS.values())
+Served = namedtuple("Served", SERVED)  # type: ignore[misc]
+"""What of a node tells its conductor."""
+
+Charge = Callable[[Any], str | None]
 
 
 def in_charge(services: Services) -> Charge:
-    """Return (driver, conductor group) -> the conductor that lives and offers it.
+    """Return what tells a node's conductor: who works on it, or else whom it falls to."""
+    groups = {one.hostname: one.conductor_group for one in conductors.listing(services.database)}
+    offered: dict[str, dict[str, Any]] = {}
+    for hostname, offers in _alive(services).items():
+        offered.setdefault(groups.get(hostname, ""), {})[hostname] = offers
+    rings = {group: Ring(offers) for group, offers in offered.items()}
 
-    Of several the first by name is told, so that all answers agree.
-    """
-    offered = _alive(services)
-    found: Charge = {}
-    for conductor in conductors.listing(services.database):
-        for offer in offered.get(conductor.hostname, ()):
-            found.setdefault((offer.hardware_type, conductor.conductor_group), conductor.hostname)
-    return found
+    def conductor(node: Any) -> str | None:
+        ring = rings.get(node.conductor_group.lower())
+        return node.reservation or (ring.host(node) if ring else None)
+
+    return conductor
+
+
+def nodes_of(services: Services, conductor: str) -> list[int]:
+    """Return the row ids of the nodes that a conductor works on, or that fall to it."""
+    charge = in_charge(services)
+    rows = nodes.every(services.database, ("id", *SERVED))
+    return [row[0] for row in rows if charge(Served(*row[1:])) == conductor]
 
 
 def drivers_of(services: Services) -> dict[str, list[str]]:

@@ -101,7 +101,13 @@ NODE: Schema = _object(
     },
     automated_clean=_flag(None),
     chassis_uuid=UUID,
-    conductor_group={**_text(), "default": ""},
+    conductor_group={
+        **_text(),
+        "pattern": r"^[A-Za-z0-9_.-]*" + _END,
+        "description": "which conductors work on the node: letters, digits and _ . -; small and "
+        "capital letters are the same",
+        "default": "",
+    },
     console_enabled=_fixed(_flag()),
     description=_text(4096),
     disable_power_off=_flag(),

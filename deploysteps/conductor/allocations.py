@@ -184,7 +184,9 @@ def _backfill(runtime: Runtime, context: Any, row: Mapping[str, Any], node_uuid:
     """
     made = rows.unstored(row)
     try:
-        with acquire(context, node_uuid, purpose="allocation", runtime=runtime) as task:
+        with acquire(
+            context, node_uuid, purpose="allocation", any_group=True, runtime=runtime
+        ) as task:
             node = task.node
             problem = _unfit(runtime, node, made)
             if problem is not None:
@@ -235,7 +237,9 @@ def destroy(runtime: Runtime, context: Any, ident: str) -> None:
     node_id = rows.get(runtime.database, found.uuid).node_id
     if node_id is None:
         raise exceptions.Conflict(f"Allocation {found.uuid} changes just now; ask again.")
-    with acquire(context, node_id, purpose="allocation deletion", runtime=runtime) as task:
+    with acquire(
+        context, node_id, purpose="allocation deletion", any_group=True, runtime=runtime
+    ) as task:
         refuse_leaving(task.node, found.uuid)
         leave(task.node)
         task.write(task.node.changes(), [rows.leaves(node_id)], unlock=True)

@@ -1,11 +1,12 @@
-"""Which conductor is in charge of a node, where only one is to do something."""
+"""Which conductors a node may be worked on by, and which one where only one is to do something."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from deploysteps import exceptions
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import conductors
 from deploysteps.db.models import INTERFACE_COLUMNS
@@ -16,32 +17,16 @@ def chosen(uuid: str, hosts: Collection[str]) -> str:
     return max(hosts, key=lambda host: hashlib.sha256(f"{host} {uuid}".encode()).digest())
 
 
-class Charge:
-    """Who is in charge of which node, as things are now; made by one query.
+class Ring:
+    """The conductors of one group, and what each of them offers."""
 
-    A node falls to one of the conductors that are alive and offer all of its
-    interfaces. For a moment two may think it theirs, when one of them has just
-    come or gone: what they do has to bear that.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        """Ask who offers what."""
-        timeout = runtime.conf.conductor.heartbeat_timeout
-        self._me = runtime.host
-        self._offers: dict[str, set[tuple[str, str, str | None]]] = {}
-        found = dict(conductors.offers(runtime.database, timeout))
-        # However late its last sign of life is, this one is alive.
-        found[self._me] = [conductors.Offer(*offer) for offer in runtime.registry.offers()]
-        for host, offered in found.items():
-            keys = self._offers[host] = set()
-            for offer in offered:
-                keys.add((offer.hardware_type, offer.interface_type, offer.interface_name))
-                if offer.is_default:  # of nodes that name none
-                    keys.add((offer.hardware_type, offer.interface_type, None))
+    def __init__(self, offers: Mapping[str, Iterable[conductors.Offer]]) -> None:
+        """Take host -> what it offers."""
+        self._offers = {host: set(_keys(offered)) for host, offered in offers.items()}
         self._known: dict[tuple[Any, ...], list[str]] = {}
 
-    def mine(self, node: Any) -> bool:
-        """Tell whether a node falls to this conductor."""
+    def host(self, node: Any) -> str | None:
+        """Return the conductor that a node falls to: of those that offer all its interfaces."""
         names = tuple(getattr(node, column) for column in INTERFACE_COLUMNS.values())
         needs = (node.driver, *names)
         hosts = self._known.get(needs)
@@ -52,4 +37,93 @@ class Charge:
             }
             hosts = [host for host, offered in self._offers.items() if wanted <= offered]
             self._known[needs] = hosts
-        return self._me in hosts and chosen(node.uuid, hosts) == self._me
+        return chosen(node.uuid, hosts) if hosts else None
+
+
+def _keys(offered: Iterable[conductors.Offer]) -> Iterable[tuple[str, str, str | None]]:
+    for offer in offered:
+        yield offer.hardware_type, offer.interface_type, offer.interface_name
+        if offer.is_default:  # of nodes that name none
+            yield offer.hardware_type, offer.interface_type, None
+
+
+class Charge:
+    """Who is in charge of which node, as things are now; made by one query.
+
+    A node falls to one of the conductors of its group that are alive and offer all of
+    its interfaces. For a moment two may think it theirs, when one of them has just
+    come or gone: what they do has to bear that.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Ask who offers what."""
+        self._runtime = runtime
+        found = dict(_alive(runtime, group_of(runtime)))
+        # However late its last sign of life is, this one is alive.
+        found[runtime.host] = [conductors.Offer(*offer) for offer in runtime.registry.offers()]
+        self._me = runtime.host
+        self._ring = Ring(found)
+
+    def mine(self, node: Any) -> bool:
+        """Tell whether a node falls to this conductor."""
+        in_group = is_of_group(self._runtime, node.conductor_group)
+        return in_group and self._ring.host(node) == self._me
+
+
+# --- conductor groups --------------------------------------------------------------------
+
+
+def group_of(runtime: Runtime) -> str:
+    """Return the group of this conductor; empty, as a node's is, where there are none."""
+    return str(runtime.conf.conductor.conductor_group)
+
+
+def is_of_group(runtime: Runtime, group: str) -> bool:
+    """Tell whether nodes of a group are this conductor's to work on."""
+    return group.lower() == group_of(runtime)
+
+
+def refuse_foreign(runtime: Runtime, node: Any) -> None:
+    """Refuse work on a node of another group.
+
+    :raises ForeignConductorGroup: naming those that may.
+    """
+    if is_of_group(runtime, node.conductor_group):
+        return
+    others = sorted(_alive(runtime, node.conductor_group.lower()))
+    ask = (
+        f"ask {' or '.join(others)}"
+        if others
+        else "no conductor of that group is alive: start one, or give the node another "
+        "conductor_group"
+    )
+    raise exceptions.ForeignConductorGroup(
+        f"Node {node.uuid} is of {named(node.conductor_group)}, and conductor {runtime.host} "
+        f"is of {named(group_of(runtime))}; {ask}."
+    )
+
+
+def refuse_unserved(runtime: Runtime, group: str, driver: str) -> None:
+    """Refuse to put a node into a group of which no conductor offers its driver.
+
+    :raises InvalidParameterValue: there is none that is alive.
+    """
+    if is_of_group(runtime, group):
+        return
+    for offered in _alive(runtime, group).values():
+        if any(offer.hardware_type == driver for offer in offered):
+            return
+    raise exceptions.InvalidParameterValue(
+        f"No conductor of {named(group)} that offers hardware type {driver!r} is alive; a "
+        "conductor's group is its setting [conductor] conductor_group."
+    )
+
+
+def named(group: str) -> str:
+    """Return how a group is called in a sentence."""
+    return f"conductor group {group!r}" if group else "no conductor group"
+
+
+def _alive(runtime: Runtime, group: str) -> Mapping[str, list[conductors.Offer]]:
+    timeout = runtime.conf.conductor.heartbeat_timeout
+    return conductors.offers(runtime.database, timeout, group)

@@ -8,7 +8,7 @@ from typing import Any
 
 from deploysteps import exceptions
 from deploysteps.conductor.runtime import Runtime
-from deploysteps.conductor.task_manager import acquire
+from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import chassis, nodes, portgroups
 from deploysteps.db.group_models import Portgroup
 
@@ -72,7 +72,7 @@ def create_portgroup(
     runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]
 ) -> Portgroup:
     """Store a portgroup of a node, under the node's lock."""
-    with acquire(context, node_id, purpose="portgroup create", runtime=runtime) as task:
+    with _task(runtime, context, node_id, "portgroup create") as task:
         row = {**_fit(values), "node_id": task.node.id, "node_uuid": task.node.uuid}
         row["mode"] = row.get("mode") or _MODE
         return portgroups.insert(runtime.database, row)
@@ -90,15 +90,19 @@ def update_portgroup(
     :raises Conflict: ``before`` is not true any more.
     """
     found = portgroups.get(runtime.database, uuid)
-    with acquire(context, found.node_id, purpose="portgroup update", runtime=runtime):
+    with _task(runtime, context, found.node_id, "portgroup update"):
         return portgroups.update(runtime.database, found.uuid, _fit(values), before=before)
 
 
 def destroy_portgroup(runtime: Runtime, context: Any, uuid: str) -> None:
     """Remove a portgroup, under its node's lock."""
     found = portgroups.get(runtime.database, uuid)
-    with acquire(context, found.node_id, purpose="portgroup deletion", runtime=runtime):
+    with _task(runtime, context, found.node_id, "portgroup deletion"):
         portgroups.delete(runtime.database, found.uuid)
+
+
+def _task(runtime: Runtime, context: Any, node_id: str | int, purpose: str) -> TaskManager:
+    return acquire(context, node_id, purpose=purpose, any_group=True, runtime=runtime)
 
 
 def _fit(values: Mapping[str, Any]) -> dict[str, Any]:

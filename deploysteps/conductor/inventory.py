@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import allocations, endings, groups, words
+from deploysteps.conductor import allocations, charge, endings, groups, words
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.db import nodes, ports, runs, transitions, types
@@ -26,6 +26,7 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
         raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
     groups.check_chassis(runtime, row)
     groups.check_parent(runtime, row)
+    _fit_group(runtime, row, row["driver"])
     for flag in ("protected", "retired"):
         _check_reason(flag, row, row)
     if row.get("protected"):
@@ -37,6 +38,16 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
     node = nodes.insert(runtime.database, row)
     LOG.info("Node %s: enrolled with driver %s", node.uuid, node.driver)
     return node
+
+
+def _fit_group(runtime: Runtime, values: dict[str, Any], driver: str) -> None:
+    """Write a conductor group in lower case.
+
+    :raises InvalidParameterValue: no conductor of it is there for the node.
+    """
+    if "conductor_group" in values:
+        values["conductor_group"] = (values["conductor_group"] or "").lower()
+        charge.refuse_unserved(runtime, values["conductor_group"], driver)
 
 
 def _resolved(runtime: Runtime, driver: str, named: Mapping[str, Any]) -> dict[str, str]:
@@ -62,7 +73,7 @@ def update_node(
 ) -> Node:
     """Change columns of a node; see :meth:`ConductorManager.update_node`."""
     with ExitStack() as held:
-        task = held.enter_context(acquire(context, node_id, purpose="node update", runtime=runtime))
+        task = held.enter_context(_records(runtime, context, node_id, "node update"))
         node = task.node
         if states.STATES[node.provision_state].kind is not states.Kind.STABLE:
             raise exceptions.Conflict(
@@ -77,8 +88,9 @@ def update_node(
         groups.check_chassis(runtime, changes)
         for above in groups.check_parent(runtime, changes, node.uuid):
             # Nobody else puts one of these below the node, or removes it, meanwhile.
-            held.enter_context(acquire(context, above, purpose="node update", runtime=runtime))
+            held.enter_context(_records(runtime, context, above, "node update"))
         groups.check_parent(runtime, changes, node.uuid)
+        _fit_group(runtime, changes, changes.get("driver", node.driver))
         if "maintenance" in changes or "maintenance_reason" in changes:
             changes["fault"] = None  # an operator's word stands in place of what a clock found
         if changes.get("maintenance") is False:
@@ -144,7 +156,7 @@ def _check_reason(
 
 def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
     """Remove a node; see :meth:`ConductorManager.destroy_node`."""
-    with acquire(context, node_id, purpose="node deletion", runtime=runtime) as task:
+    with _records(runtime, context, node_id, "node deletion") as task:
         node = task.node
         if node.protected:
             raise exceptions.NodeProtected(node=node.uuid)
@@ -227,7 +239,7 @@ def _any_wait(runtime: Runtime) -> Callable[[Node], Key | None]:
 
 def create_port(runtime: Runtime, context: Any, node_id: str, values: Mapping[str, Any]) -> Port:
     """Store a port; see :meth:`ConductorManager.create_port`."""
-    with acquire(context, node_id, purpose="port create", runtime=runtime) as task:
+    with _records(runtime, context, node_id, "port create") as task:
         groups.check_portgroup(runtime, task.node.id, values)
         row = {**values, "node_id": task.node.id, "node_uuid": task.node.uuid}
         return ports.insert(runtime.database, row)
@@ -249,7 +261,7 @@ def update_port(
             raise exceptions.Conflict(f"Port {uuid} was just given to another node; ask again.")
         if changes.pop("node_uuid", port.node_uuid) != port.node_uuid:
             # Both nodes are as they are told to be until the port has moved.
-            other = acquire(context, values["node_uuid"], purpose="port update", runtime=runtime)
+            other = _records(runtime, context, values["node_uuid"], "port update")
             node = held.enter_context(other).node
             changes.update(node_id=node.id, node_uuid=node.uuid)
             groups.check_portgroup(
@@ -267,9 +279,14 @@ def destroy_port(runtime: Runtime, context: Any, uuid: str) -> None:
         ports.delete(runtime.database, uuid)
 
 
+def _records(runtime: Runtime, context: Any, node_id: str | int, purpose: str) -> TaskManager:
+    """Return a task under which records are changed, whoever works on the machine."""
+    return acquire(context, node_id, purpose=purpose, any_group=True, runtime=runtime)
+
+
 def _port_task(runtime: Runtime, context: Any, uuid: str, purpose: str) -> TaskManager:
     port = ports.get(runtime.database, uuid)
-    return acquire(context, port.node_id, purpose=purpose, runtime=runtime)
+    return _records(runtime, context, port.node_id, purpose)
 
 
 def validate_interfaces(runtime: Runtime, context: Any, node_id: str) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from oslo_context.context import get_admin_context
 
 from deploysteps import exceptions
 from deploysteps.conductor import task_manager, words
-from deploysteps.conductor.charge import chosen
+from deploysteps.conductor.charge import chosen, group_of, is_of_group
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
 from deploysteps.db import conductors, nodes, runs, sweeps
@@ -131,9 +131,11 @@ class Periodics:
 
     def _mine(self, job: Job, found: list[User]) -> list[User]:
         """Return the nodes that fall to this conductor, those not seen last time first."""
+        found = [user for user in found if is_of_group(self._runtime, user.conductor_group)]
         if found:
             timeout = self._runtime.conf.conductor.heartbeat_timeout
-            hosts = _hosts(conductors.offers(self._runtime.database, timeout), job)
+            group = group_of(self._runtime)
+            hosts = _hosts(conductors.offers(self._runtime.database, timeout, group), job)
             me = self._runtime.host
             found = [user for user in found if chosen(user.uuid, {*hosts[user.driver], me}) == me]
         return sorted(found, key=lambda user: (user.node_id <= job.last, user.node_id))

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from deploysteps import exceptions, states
 from deploysteps.conductor import (
     attempts,
+    charge,
     endings,
     engine,
     inventory,
@@ -341,6 +342,7 @@ def unlock(
 ) -> None:
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
+    charge.refuse_foreign(runtime, node)
     if node.reservation is None:
         raise exceptions.InvalidParameterValue(
             f"node {node.uuid} is not locked; there is nothing to break"

@@ -13,6 +13,7 @@ import logging
 from deploysteps import exceptions, states
 from deploysteps.conductor import attempts, endings, engine, policy, power, words
 from deploysteps.conductor.attend import guarded
+from deploysteps.conductor.charge import is_of_group
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
@@ -122,7 +123,10 @@ class Recovery:
         """Tell whether this conductor offers what the node needs, or is all there is."""
         runtime = self._runtime
         try:
-            runtime.registry.build(nodes.get(runtime.database, orphan.node_id))
+            node = nodes.get(runtime.database, orphan.node_id)
+            if orphan.holder != runtime.host and not is_of_group(runtime, node.conductor_group):
+                return False  # its group's conductors see to it; this one only to what it left
+            runtime.registry.build(node)
         except exceptions.NodeNotFound:
             return False
         except exceptions.DeployStepsException as exc:
@@ -144,7 +148,10 @@ class Recovery:
         runtime = self._runtime
         for due in sweeps.foreign_waits(runtime.database, runtime.host, alive):
             try:
-                runtime.registry.build(nodes.get(runtime.database, due.node_id))
+                node = nodes.get(runtime.database, due.node_id)
+                if not is_of_group(runtime, node.conductor_group):
+                    continue
+                runtime.registry.build(node)
             except exceptions.DeployStepsException:
                 continue  # another conductor offers its interfaces, or will
             sweeps.take_wait(runtime.database, due.key, runtime.host)

@@ -17,6 +17,7 @@ from deploysteps import exceptions, reserved
 from deploysteps.conductor import allocations, steps
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.attend import guarded
+from deploysteps.conductor.charge import group_of
 from deploysteps.conductor.manager import ConductorManager
 from deploysteps.conductor.name import NameLock
 from deploysteps.conductor.periodics import Periodics
@@ -163,7 +164,9 @@ class Service:
         self._driver_periodics = Periodics(runtime, self._manager)
         self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
         _tell_others(self.database, conf)
-        conductors.register(self.database, runtime.host, runtime.boot_id, registry.offers())
+        conductors.register(
+            self.database, runtime.host, runtime.boot_id, registry.offers(), group_of(runtime)
+        )
         recovery.sweep(starting=True)
         allocations.resume(runtime)
         self._sweeper.start()

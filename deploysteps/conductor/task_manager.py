@@ -13,8 +13,8 @@ import tenacity
 from oslo_context.context import RequestContext
 
 from deploysteps import counts, exceptions, secrets
+from deploysteps.conductor import charge, telling
 from deploysteps.conductor import runtime as runtimes
-from deploysteps.conductor import telling
 from deploysteps.conductor.keeping import Keeping
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.state_events import StateEvents
@@ -397,17 +397,22 @@ def acquire(
     purpose: str = "unspecified action",
     *,
     retry: bool = True,
+    any_group: bool = False,
     runtime: Runtime | None = None,
 ) -> TaskManager:
     """Return a task on a node, holding its lock unless ``shared``.
 
     :param node_id: uuid, name, row id, or a node.
     :param retry: try again as ``node_locked_retry_attempts`` says.
+    :param any_group: for what only changes records: also on nodes of other conductor groups.
     :raises NodeNotFound: there is no such node.
     :raises NodeLocked: naming the holder.
+    :raises ForeignConductorGroup: other conductors work on it.
     """
     runtime = runtime or runtimes.current()
     node = node_id if isinstance(node_id, Node) else nodes.get(runtime.database, node_id)
+    if not any_group:
+        charge.refuse_foreign(runtime, node)
     lock = None
     if not shared:
         lock, node = _grant(runtime, node.id, purpose, retry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg, types
 
-from deploysteps.conf.types import Seconds, StepName, StepPriority
+from deploysteps.conf.types import ConductorGroup, Seconds, StepName, StepPriority
 from deploysteps.steps import CLEAN, DEPLOY, FLOWS, RUNS
 
 GROUP = cfg.OptGroup("conductor", title="Conductor", help="Workers, clocks, locks and recovery.")
@@ -28,6 +28,16 @@ OPTS: list[cfg.Opt] = [
         help=(
             "The share of the workers that only operators' requests may use, in percent; at "
             "least one worker unless it is 0, which reserves none."
+        ),
+    ),
+    cfg.Opt(
+        "conductor_group",
+        type=ConductorGroup(),
+        default="",
+        help=(
+            "The group that this conductor works for: it works on the nodes with this "
+            "conductor_group, and on no others. Letters, digits, '_', '-' and '.'; upper and "
+            "lower case are the same. Empty: the nodes without a group."
         ),
     ),
     cfg.Opt(

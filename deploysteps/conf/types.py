@@ -38,6 +38,18 @@ class Seconds(types.Float):
         return number
 
 
+class ConductorGroup(types.String):
+    """A conductor group's name; upper and lower case are the same."""
+
+    def __init__(self) -> None:
+        """See the class."""
+        super().__init__(regex=r"^[a-zA-Z0-9_.-]*\Z", max_length=255, type_name="conductor group")
+
+    def __call__(self, value: Any) -> Any:
+        """Check a name, and return it in lower case."""
+        return super().__call__(value).lower()
+
+
 class ListenAddress(types.HostAddress):
     """An IP address, or a host's name, to listen on."""
 

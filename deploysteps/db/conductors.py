@@ -127,8 +127,13 @@ def alive_names(database: Database, timeout: float) -> set[str]:
     return {c.hostname for c in listing(database) if is_alive(c, timeout)}
 
 
-def offers(database: Database, timeout: float) -> Mapping[str, list[Offer]]:
-    """Return hostname -> what it offers, of the conductors that live."""
+def offers(
+    database: Database, timeout: float, group: str | None = None
+) -> Mapping[str, list[Offer]]:
+    """Return hostname -> what it offers, of the conductors that live.
+
+    :param group: only of those of this conductor group.
+    """
     query = (
         sa.select(
             Conductor.hostname,
@@ -141,6 +146,8 @@ def offers(database: Database, timeout: float) -> Mapping[str, list[Offer]]:
         .where(Conductor.online.is_(True), Conductor.updated_at >= alive_since(timeout))
         .order_by(Conductor.hostname)
     )
+    if group is not None:
+        query = query.where(Conductor.conductor_group == group)
     found: dict[str, list[Offer]] = {}
     rows: list[Any] = database.read(lambda c: list(c.execute(query).all()))
     for hostname, *offer in rows:

@@ -180,6 +180,12 @@ def rows(
     return database.read(lambda c: c.execute(paged(query, Node, c, **asked)).all())
 
 
+def every(database: Database, columns: tuple[str, ...]) -> Sequence[Sequence[Any]]:
+    """Return some columns of all nodes."""
+    query = _some(columns)
+    return database.read(lambda c: c.execute(query).all())
+
+
 @functools.lru_cache(256)
 def _some(columns: tuple[str, ...]) -> sa.Select[Any]:
     held = table(Node).c

@@ -8,8 +8,8 @@ import pytest
 
 from deploysteps import exceptions
 from deploysteps.api import versions
-from deploysteps.db import conductors, nodes, traits
-from deploysteps.steps import FLOWS
+from deploysteps.db import conductors, locks, nodes, traits
+from deploysteps.steps import FLOWS, INTERFACE_TYPES
 from tests.support_api import Api, Recording, Refusing
 from tests.support_sql import counting
 
@@ -69,7 +69,7 @@ def test_a_new_node_is_answered_whole_with_its_place(api, conductor, node):
         ({"driver": "x", "properties": "{}"}, "properties must be of type object or null"),
         ({"driver": "x", "protected": "maybe"}, "protected must be of type boolean or null"),
         ({"driver": "x", "protected": 1}, "protected must be of type boolean or null"),
-        ({"driver": "x", "owner": "\ud800"}, "owner must be text without NUL"),
+        ({"driver": "x", "owner": "\ud800"}, "owner must be the id of a project"),
         ({"driver": "x", "resource_class": "x" * 81}, "resource_class must have at most 80"),
         ({"driver": "x", "provision_state": "active"}, "('provision_state' was unexpected)"),
         ({"driver": "x", "chassis_uuid": "c2"}, "chassis_uuid must be a UUID"),
@@ -482,13 +482,34 @@ def test_a_page_costs_the_same_queries_whatever_its_length(api, sqlite, path):
 
 
 def test_the_conductor_in_charge_is_told_and_filtered_by(api, sqlite, node):
+    """Of several that could, nodes fall to one each; a node that is worked on has its worker."""
     other = nodes.insert(sqlite, {"name": "o1", "driver": "other", "provision_state": "enroll"})
-    for host, driver in (("c1", "fake-hardware"), ("c2", "fake-hardware"), ("c2", "other")):
-        conductors.register(sqlite, host, host, [conductors.Offer(driver, "deploy", "fake", True)])
-    assert api.get("/v1/nodes/n1").body["conductor"] == "c1"
-    assert api.get(f"/v1/nodes/{other.uuid}").body["conductor"] == "c2"
-    assert names(api.get("/v1/nodes?conductor=c2&fields=name")) == ["o1"]
+    offered = [
+        [conductors.Offer(driver, kind, "fake", True) for kind in INTERFACE_TYPES]
+        for driver in ("fake-hardware", "other")
+    ]
+    conductors.register(sqlite, "c1", "b1", offered[0])
+    conductors.register(sqlite, "c2", "b2", [*offered[0], *offered[1]])
+    conductors.register(sqlite, "c3", "b3", offered[1], "rack7")
+    row = {"driver": "fake-hardware", "provision_state": "enroll"}
+    for number in range(20):
+        nodes.insert(sqlite, {**row, "name": f"q{number}"})
+    listed = api.get("/v1/nodes?fields=name,conductor").body["nodes"]
+    told = {item["name"]: item["conductor"] for item in listed}
+    assert told["o1"] == "c2" == api.get(f"/v1/nodes/{other.uuid}").body["conductor"]
+    assert set(told.values()) == {"c1", "c2"}
+    assert told["n1"] == api.get("/v1/nodes/n1").body["conductor"]
+    for host in ("c1", "c2"):
+        mine = names(api.get(f"/v1/nodes?conductor={host}&fields=name"))
+        assert sorted(mine) == sorted(name for name in told if told[name] == host)
     assert names(api.get("/v1/nodes?conductor=nobody")) == []
-    conductors.leave(sqlite, "c1", "c1")
-    conductors.leave(sqlite, "c2", "c2")
+    nodes.insert(
+        sqlite,
+        {"name": "g1", "driver": "other", "provision_state": "x", "conductor_group": "RACK7"},
+    )
+    assert names(api.get("/v1/nodes?conductor=c3&fields=name")) == ["g1"]
+    locks.grant(sqlite, other.id, "c9", "a test")
+    assert names(api.get("/v1/nodes?conductor=c9&fields=name")) == ["o1"]
+    conductors.leave(sqlite, "c1", "b1")
+    conductors.leave(sqlite, "c2", "b2")
     assert api.get("/v1/nodes/n1").body["conductor"] is None

@@ -1,0 +1,172 @@
+"""Conductor groups: a conductor works on the nodes of its group, and on no others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from deploysteps import exceptions, states
+from deploysteps.conductor.charge import Charge
+from deploysteps.conductor.recovery import Recovery
+from deploysteps.conductor.service import Service
+from deploysteps.db import conductors, locks, nodes
+from deploysteps.db.models import Node, table
+from deploysteps.drivers import base
+from tests import support
+
+
+@contextlib.contextmanager
+def of_group(service: Service, group: str) -> Iterator[Service]:
+    """Have a conductor be of another group for a while."""
+    conf = service.runtime.conf
+    before = conf.conductor.conductor_group
+    conf.set_override("conductor_group", group, "conductor")
+    try:
+        yield service
+    finally:
+        conf.set_override("conductor_group", before, "conductor")
+
+
+def another(service: Service, host: str, group: str) -> None:
+    """Put a conductor beside it that offers the same."""
+    offers = [tuple(offer) for offer in service.runtime.registry.offers()]
+    conductors.register(service.database, host, host, offers, group)
+
+
+def in_group(service: Service, group: str = "rack7", **values: Any) -> Any:
+    """Return a node of another conductor's group."""
+    another(service, "rack-1", group)
+    return support.enrolled(service, conductor_group=group, **values)
+
+
+def test_a_conductor_is_known_by_its_group_and_case_is_the_same(database, start, conf):
+    conf.set_override("conductor_group", "Rack7", "conductor")
+    service = start(database)
+    assert conductors.get(database, service.runtime.host).conductor_group == "rack7"
+    node = support.enrolled(service, conductor_group="RACK7")
+    assert node.conductor_group == "rack7"
+    service.manager.do_node_deploy(None, node.uuid)
+    support.settle(database, node.uuid, states.ACTIVE)
+
+
+@pytest.mark.parametrize("group", ["two words", "a/b", "x\n", "x" * 256])
+def test_a_setting_that_is_no_group_is_refused(conf, group):
+    with pytest.raises(ValueError):
+        conf.set_override("conductor_group", group, "conductor")
+
+
+def test_work_on_a_node_of_another_group_is_refused_and_changes_nothing(database, start):
+    service = start(database)
+    node = in_group(service)
+    manager = service.manager
+    for work in (
+        lambda: manager.do_node_deploy(None, node.uuid),
+        lambda: manager.do_node_tear_down(None, node.uuid),
+        lambda: manager.do_provisioning_action(None, node.uuid, states.MANAGE),
+        lambda: manager.change_node_power_state(None, node.uuid, states.POWER_ON),
+        lambda: manager.validate_driver_interfaces(None, node.uuid),
+        lambda: manager.get_node_steps(None, node.uuid),
+        lambda: manager.unlock_node(None, node.uuid),
+    ):
+        with pytest.raises(exceptions.ForeignConductorGroup) as refused:
+            work()
+        assert refused.value.code == 400
+        assert str(refused.value) == (
+            f"Node {node.uuid} is of conductor group 'rack7', and conductor conductor-1 is of no "
+            "conductor group; ask rack-1."
+        )
+    found = nodes.get(database, node.uuid)
+    assert found.provision_state == states.AVAILABLE and found.reservation is None
+    conductors.leave(database, "rack-1", "rack-1")
+    with pytest.raises(exceptions.ForeignConductorGroup, match="no conductor of that group"):
+        manager.do_node_deploy(None, node.uuid)
+
+
+def test_records_of_a_node_of_another_group_are_changed_anywhere(database, start):
+    """One endpoint is enough for an inventory."""
+    service = start(database)
+    node = in_group(service)
+    manager = service.manager
+    assert manager.update_node(None, node.uuid, {"extra": {"a": 1}}).extra == {"a": 1}
+    port = manager.create_port(None, node.uuid, {"address": "52:54:00:00:99:99"})
+    manager.update_port(None, port.uuid, {"extra": {"b": 2}})
+    manager.destroy_port(None, port.uuid)
+    manager.destroy_node(None, node.uuid)
+
+
+def test_a_node_moves_only_into_a_group_that_serves_its_driver(database, start):
+    service = start(database)
+    node = support.enrolled(service)
+    manager = service.manager
+    with pytest.raises(exceptions.InvalidParameterValue, match="conductor group 'rack7'"):
+        manager.update_node(None, node.uuid, {"conductor_group": "rack7"})
+    with pytest.raises(exceptions.InvalidParameterValue, match="conductor group 'rack7'"):
+        support.enrolled(service, conductor_group="rack7")
+    conductors.register(database, "c7", "b", [("other", "deploy", "fake", True)], "rack7")
+    with pytest.raises(exceptions.InvalidParameterValue, match="'test-hardware'"):
+        manager.update_node(None, node.uuid, {"conductor_group": "rack7"})
+    another(service, "rack-1", "rack7")
+    moved = manager.update_node(None, node.uuid, {"conductor_group": "Rack7"})
+    assert moved.conductor_group == "rack7"
+    conductors.leave(database, "rack-1", "rack-1")
+    conductors.leave(database, "c7", "b")
+    assert manager.update_node(None, node.uuid, {"conductor_group": ""}).conductor_group == ""
+    manager.do_node_deploy(None, node.uuid)
+    support.settle(database, node.uuid, states.ACTIVE)
+
+
+def test_clocks_leave_nodes_of_other_groups_alone(database, start):
+    service = start(database)
+    node = in_group(service)
+    own = support.enrolled(service)
+    another(service, "conductor-2", "rack8")
+    charge = Charge(service.runtime)
+    assert charge.mine(own) and not charge.mine(node)
+    with of_group(service, "rack7"):
+        conductors.leave(database, "rack-1", "rack-1")
+        charge = Charge(service.runtime)
+        assert charge.mine(node) and not charge.mine(own)
+
+
+def test_what_a_lost_conductor_left_is_taken_over_by_its_group_only(database, start):
+    """F47 of groups: a conductor at another site cannot reach the machine."""
+    service = start(database)
+    node = in_group(service, provision_state=states.DEPLOYING)
+    locks.grant(database, node.id, "rack-1", "deploy")
+    conductors.leave(database, "rack-1", "rack-1")
+    recovery = Recovery(service.runtime)
+    assert recovery.sweep() == 0
+    assert nodes.get(database, node.uuid).reservation == "rack-1"
+    with of_group(service, "rack7"):
+        assert recovery.sweep() == 1
+    support.settle(database, node.uuid, states.DEPLOYFAIL)
+
+
+def test_waits_of_a_lost_conductor_are_looked_after_by_its_group_only(database, start):
+    class Waits(support.Vendor):
+        @base.deploy_step(priority=9)
+        def wait(self, task):
+            return states.wait(states.DEPLOYWAIT, callback=True)
+
+    service = start(database, vendor=Waits)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    support.settle(database, node.uuid, states.DEPLOYWAIT)
+    assert service.stop(5)
+    with database.engine.begin() as connection:
+        connection.execute(sa.update(table(Node)).values(conductor_group="rack7"))
+    other = start(database, host="conductor-2", vendor=Waits)
+    recovery = Recovery(other.runtime)
+
+    def owner() -> str:
+        return support.attempts(database, node)[-1].conductor
+
+    recovery.sweep()
+    assert owner() == "conductor-1"
+    with of_group(other, "rack7"):
+        recovery.sweep()
+    assert owner() == "conductor-2"
