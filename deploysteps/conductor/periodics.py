@@ -169,6 +169,13 @@ class Periodics:
         given = {1: (), 2: (task.context,), 3: (self._manager, task.context)}
         try:
             getattr(job.instance, job.method)(task, *given[job.declared.takes])
+            if lost := sorted(task.node.changes()):
+                LOG.warning(
+                    "Node %s: %s changed %s and did not save it, so it is lost: task.node.save()",
+                    task.node.uuid,
+                    job.label,
+                    ", ".join(lost),
+                )
         except (exceptions.NodeLocked, exceptions.LockLost, exceptions.DatabaseUnavailable):
             raise  # no failure of the driver's
         except BaseException as exc:  # an author's code; SystemExit ends it, not the conductor

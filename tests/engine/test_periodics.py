@@ -392,3 +392,24 @@ def test_a_database_that_is_away_does_not_end_the_clock(build, database, monkeyp
     )
     periodics._guarded(the_job(periodics))()
     assert "is called again in 60 s" in caplog.text
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_change_that_is_not_saved_is_told(build, database, caplog, saves):
+    """Each call begins with the node as it is stored: what counts there has to be saved."""
+
+    class Counts(Looks):
+        @base.node_periodic(spacing=60, filters={"provision_state": "clean wait"})
+        def look(self, task):
+            count = task.node.driver_internal_info.get("looks", 0)
+            task.node.set_driver_internal_info("looks", count + 1)
+            if saves:
+                task.node.save()
+
+    periodics = build(raid=Counts)
+    node = add(database, "waits", **WAITING)
+    job = the_job(periodics)
+    assert periodics.run(job) == periodics.run(job) == 1
+    kept = nodes.get(database, node.uuid).driver_internal_info.get("looks")
+    assert kept == (2 if saves else None)
+    assert caplog.text.count("and did not save it, so it is lost") == (0 if saves else 2)
