@@ -130,7 +130,7 @@ class Readyz(call.Resource):
             self._current = True  # a process that runs is not made for another one later
         elif migration.current(self.database) is None:
             return "it has no schema any more"
-        return OK
+        return "it has no room" if self.database.is_full else OK
 
     def _interfaces(self) -> str:
         """Every enabled interface is registered by a conductor that lives."""

@@ -39,6 +39,7 @@ class Recovery:
         """Make it."""
         self._runtime = runtime
         self._warned: set[str] = set()
+        self._began = types.utcnow()
 
     def sweep(self, *, starting: bool = False) -> int:
         """Recover what nobody looks after; returns how many nodes were taken on.
@@ -116,8 +117,15 @@ class Recovery:
         except BaseException:
             slot.release()
             raise
-        take_on(runtime, node, lock, slot, orphan)
+        take_on(runtime, node, lock, slot, self._explained(orphan))
         return 1
+
+    def _explained(self, orphan: Orphan) -> Orphan:
+        """Say of what this process left itself, as when the database was away, that it did."""
+        own = orphan.holder == self._runtime.host
+        if not own or orphan.since is None or orphan.since < self._began:
+            return orphan
+        return orphan._replace(why=f"conductor {orphan.holder} could not go on (its log says why)")
 
     def _mine(self, orphan: Orphan, alive: set[str]) -> bool:
         """Tell whether this conductor offers what the node needs, or is all there is."""
@@ -181,7 +189,7 @@ def recover(task: TaskManager, orphan: Orphan) -> None:
     node.target_power_state = None
     flow = engine.flow_of(task)
     if state is None or state.kind is states.Kind.STABLE:
-        task.write(node.changes(), [] if orphan.why else _told(task, orphan, who), unlock=True)
+        task.write(node.changes(), [] if orphan.told else _told(task, orphan, who), unlock=True)
     elif state.kind in (states.Kind.WAIT, states.Kind.HOLD):
         _still_waits(task, flow)
     elif flow is None:

@@ -24,6 +24,7 @@ from sqlalchemy import exc as sa_exc
 from deploysteps import exceptions, secrets
 from deploysteps.db import counting, dialects
 from deploysteps.db.failures import (
+    has_no_room,
     is_disconnect,
     is_transient,
     raise_unavailable,
@@ -82,6 +83,8 @@ class Database:
         self.in_memory = dialects.is_in_memory(self.url)
         self.connect_wait = connect_wait
         self.idle_transaction_timeout = idle_transaction_timeout
+        self.is_full = False
+        """Whether there was no room for the last write."""
         self._pool_timeout = pool_timeout
         self._own_folder = own_folder
         try:
@@ -188,12 +191,14 @@ class Database:
                     except BaseException as exc:
                         unknown = is_disconnect(exc)
                         raise
+                    self.is_full = False
                     return result
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
                 if unknown and self._settled(happened, exc):
                     return result
                 self._refuse_too_large(exc)
                 if not (left and is_transient(exc)):
+                    self.is_full = has_no_room(exc)
                     raise_unavailable(exc)
                     raise
                 LOG.debug("Trying a transaction again: %s", type(exc).__name__)

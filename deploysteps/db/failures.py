@@ -14,6 +14,7 @@ _TIMING = (
     "could not serialize",
     "lock wait timeout",
 )
+_NO_ROOM = ("disk is full", "disk full", "no space left on device", "disk i/o error")
 _ESCAPED = "\"'\\\n\r\0\x1a"
 """What MariaDB and MySQL are sent with a backslash before it."""
 
@@ -41,12 +42,18 @@ def is_transient(exc: BaseException) -> bool:
     return any(words in text for words in _TIMING)
 
 
+def has_no_room(exc: BaseException) -> bool:
+    """Tell whether there is no room for what was to be written."""
+    text = reason_of(exc).lower()
+    return any(words in text for words in _NO_ROOM)
+
+
 def raise_unavailable(exc: BaseException) -> None:
-    """Tell that the database is away, if that is what an error says.
+    """Tell that the database is away, or takes nothing, if that is what an error says.
 
     :raises DatabaseUnavailable: it does.
     """
-    if is_transient(exc):
+    if is_transient(exc) or has_no_room(exc):
         raise exceptions.DatabaseUnavailable(reason=reason_of(exc)) from exc
 
 

@@ -54,10 +54,12 @@ class Orphan(NamedTuple):
     purpose: str | None = None
     why: str | None = None
     """What happened, where it is not that its conductor was lost."""
+    told: bool = False
+    """Whether the node's history has it already."""
 
     @classmethod
     def of(cls, node: Node, why: str) -> Orphan:
-        """Make one of a node whose lock is taken away on purpose."""
+        """Make one of a node whose lock is taken away on purpose, of which its history tells."""
         return cls(
             node.id,
             node.uuid,
@@ -67,6 +69,7 @@ class Orphan(NamedTuple):
             node.locked_at,
             node.lock_purpose,
             why,
+            told=True,
         )
 
 

@@ -48,6 +48,7 @@ class Receiver(sending.Receiver):
 def _receiver(conductor: Stepwise) -> Receiver:
     for name, value in SETTINGS.items():
         conductor.runtime.conf.set_override(name, value, group="webhooks")
+    conductor.runtime.database.idle_transaction_timeout = -10  # what a kill took back is no gap
     holder = f"{conductor.runtime.host}/{conductor.runtime.boot_id}"
     return Receiver(conductor.runtime, URL, holder)
 
@@ -55,6 +56,7 @@ def _receiver(conductor: Stepwise) -> Receiver:
 def _deploys(conductor: Stepwise, node: Node) -> None:
     """Make the receiver known, and let a deployment be told; what happened before is not."""
     database = conductor.database
+    database.idle_transaction_timeout = -10
     with database.engine.begin() as connection:
         connection.execute(sa.delete(WebhookEndpoint))
     webhooks.known(database, URL)

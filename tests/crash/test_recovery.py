@@ -258,6 +258,34 @@ def test_a_lock_whose_work_could_not_begin_is_found_again(database, conf, monkey
         assert now.reservation is None and now.provision_state == states.DEPLOYWAIT
 
 
+class Left(support.Vendor):
+    """Its conductor cannot write any more, while the step runs."""
+
+    @base.deploy_step(priority=9)
+    def left(self, task):
+        task.abandon()
+        task.node.save()
+
+
+def test_what_a_conductor_left_itself_is_not_said_to_be_a_lost_conductors(database, conf):
+    """F52: it lives; its log tells why it could not go on."""
+    conductor = Stepwise(
+        database, conf, support.registry(conf, vendor=Left, deploy=Deploy), "conductor-1"
+    )
+    conductor.start()
+    node = conductor.manager.create_node(
+        None, {"driver": "test-hardware", "provision_state": states.AVAILABLE}
+    )
+    conductor.manager.do_node_deploy(None, node.uuid)
+    conductor.recovery.sweep()
+    node = nodes.get(database, node.uuid)
+    assert node.provision_state == states.DEPLOYFAIL
+    assert "interrupted: conductor conductor-1 could not go on (its log says why) while it ran" in (
+        node.last_error
+    )
+    checks.nothing_is_left(node)
+
+
 def due_now(database: Database, node: Node) -> None:
     """Let a node's wait be due."""
     attempt = support.attempts(database, node)[-1]

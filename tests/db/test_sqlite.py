@@ -9,6 +9,7 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from deploysteps import exceptions
 from deploysteps.db import beats, locks, migration, nodes, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, table
@@ -178,3 +179,22 @@ def test_two_processes_objects_on_one_file(tmp_path, make):
         thread.join()
     assert errors == [] and nodes.get(two, node.id).generation == 160
     one.dispose(), two.dispose()
+
+
+def test_a_full_disk_is_told_as_a_database_that_takes_nothing(sqlite, make):
+    """F52: what can be read is read, nothing is half written, and room heals it."""
+    make(sqlite, name="a")
+    with sqlite.engine.connect() as connection:
+        most = [connection.exec_driver_sql("PRAGMA page_count").scalar()]
+    sqlite.dispose()
+    sa.event.listen(
+        sqlite.engine, "connect", lambda raw, _: raw.execute(f"PRAGMA max_page_count = {most[0]}")
+    )
+    large = {"x": "y" * 100_000}
+    with pytest.raises(exceptions.DatabaseUnavailable, match="disk is full"):
+        make(sqlite, name="b", extra=large)
+    assert sqlite.is_full and [node.name for node in nodes.listing(sqlite)] == ["a"]
+    most[0] = 10**6
+    sqlite.dispose()
+    make(sqlite, name="b", extra=large)
+    assert not sqlite.is_full and [node.name for node in nodes.listing(sqlite)] == ["a", "b"]
