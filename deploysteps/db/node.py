@@ -178,7 +178,7 @@ class NodeMethods:
                 found[attribute] = _fitting(attribute, column, values[attribute])
         for attribute in json:
             value = values[attribute]
-            if before.get(attribute, _ABSENT) != _print(attribute, value):
+            if _differs(attribute, value, before.get(attribute, _ABSENT)):
                 _checked(attribute, types.encode, value)
                 found[attribute] = value
         return found
@@ -207,9 +207,15 @@ class NodeMethods:
         return values
 
 
-def _print(attribute: str, value: Any) -> bytes | None:
-    """Return what differs when a JSON column's value differs."""
+def _print(attribute: str, value: Any) -> Any:
+    """Return what tells later whether a JSON column's value differs."""
     return None if value is None else _checked(attribute, types.fingerprint, value)
+
+
+def _differs(attribute: str, value: Any, before: Any) -> bool:
+    if value is None or before is None:
+        return value is not before
+    return _checked(attribute, lambda v: types.has_changed(v, before), value)
 
 
 def _fitting(attribute: str, column: sa.Column[Any], value: Any) -> Any:

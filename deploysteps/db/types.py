@@ -24,16 +24,56 @@ def encode(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def fingerprint(value: Any) -> bytes:
-    """Return bytes that differ when a JSON value differs, types included.
+_LONG = 64 * 1024
+"""Bytes from which on a fingerprint is no bytes."""
+
+
+def fingerprint(value: Any) -> Any:
+    """Return what tells later whether a JSON value has changed, in depth and in type.
 
     ``1``, ``1.0`` and ``True`` are equal in Python and not in JSON, so
-    comparing values would lose changes. Much cheaper than JSON text.
+    comparing values would lose changes. Bytes are much cheaper than JSON
+    text; and of a long value, a copy that shares its texts is much cheaper
+    to compare than bytes are to make.
     """
     try:
-        return marshal.dumps(value, 2)
+        found = marshal.dumps(value, 2)
     except ValueError:  # a subclass of a plain type, e.g. an enum of texts
-        return encode(value).encode()
+        found = encode(value).encode()
+    if len(found) < _LONG:
+        return found
+    try:
+        return _copied(value)
+    except RecursionError:
+        return found
+
+
+def has_changed(value: Any, before: Any) -> bool:
+    """Tell whether a JSON value is another one than when its fingerprint was taken."""
+    return bool((fingerprint(value) if isinstance(before, bytes) else value) != before)
+
+
+class _Number:
+    """A number that is equal only to one that JSON writes in the same way."""
+
+    __slots__ = ("_kind", "_text")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        self._kind, self._text = type(value), repr(value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is self._kind and repr(other) == self._text
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_copied(one) for one in value]
+    if isinstance(value, tuple):
+        return tuple(_copied(one) for one in value)
+    return value if value is None or isinstance(value, str) else _Number(value)
 
 
 _MARIADB = ("mysql", "mariadb")
