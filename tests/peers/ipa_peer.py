@@ -143,11 +143,14 @@ class PeerManager(hardware.HardwareManager):
             ),
             _step("peer_fail"),
             _step("peer_reboot", 0, reboot_requested=True),
+            _step("peer_raid", 0, interface="raid"),
+            _step("peer_update"),
             *(_step(name) for name in MARKS),
         ]
 
     def get_clean_steps(self, node, ports):
-        return [dict(s, abortable=True) for s in self.get_deploy_steps(node, ports)]
+        steps = self.get_deploy_steps(node, ports)
+        return [dict(step, abortable=step["step"] != "peer_sleep") for step in steps]
 
     def get_service_steps(self, node, ports):
         return self.get_deploy_steps(node, ports)
@@ -164,6 +167,13 @@ class PeerManager(hardware.HardwareManager):
     def peer_fail(self, node, ports, **kw):
         _done("peer_fail")
         raise errors.DeploymentError("peer was told to fail")
+
+    def peer_raid(self, node, ports, **kw):
+        _done("peer_raid")
+
+    def peer_update(self, node, ports, **kw):
+        _done("peer_update")
+        type(self).HARDWARE_MANAGER_VERSION = "2"
 
     def peer_reboot(self, node, ports, **kw):
         _done("peer_reboot")

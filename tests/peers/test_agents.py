@@ -66,6 +66,60 @@ def test_servicing(two):
     assert ("peer_mark_2", "success") in node.attempts()
 
 
+def test_steps_of_any_interface_until_the_agent_is_shut_down(two):
+    """One with the priority of the step that shuts the agent down runs before it."""
+    node = two[1]
+    again(node)
+    raid = {"interface": "raid", "step": "peer_raid", "args": {}, "priority": 60}
+    node.ask("active", deploy_steps=[step("peer_mark_0", 40), raid])
+    node.reach("active")
+    assert node.machine.done == ["peer_raid", "peer_mark", "peer_mark_0"]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_mark_0", 39)])
+    told = node.reach("deploy failed")["last_error"]
+    assert "peer_mark_0" in told and "tear_down_agent" in told
+    assert node.machine.done == []
+
+
+def test_hardware_managers_that_change_on_the_way(two):
+    """The agent refuses steps of another version: it tells its steps anew, and they begin again."""
+    node = two[0]
+    again(node)
+    node.ask("active", deploy_steps=[step("peer_update", 90), step("peer_mark_0", 80)])
+    node.reach("active")
+    assert node.machine.done == ["peer_update", "peer_update", "peer_mark_0", "peer_mark"]
+    assert [outcome for name, outcome in node.attempts() if name == "peer_mark_0"] == [
+        "failed",
+        "success",
+    ]
+
+
+def test_a_step_that_may_not_be_cut_short_ends_by_its_operator(two):
+    """F68: an abort waits for it; in maintenance it does not."""
+    node = two[1]
+    again(node)
+    node.ask("manage")
+    node.reach("manageable")
+    sleeps = {"interface": "deploy", "step": "peer_sleep", "args": {"seconds": 300}}
+    node.ask("clean", clean_steps=[sleeps])
+    node.begun("peer_sleep")
+    node.reach("clean wait")
+    node.ask("abort")
+    client = node.service.client
+    (told,) = [
+        entry["event"]
+        for entry in client.get(node_path(node.name, "history"), detail=True)["history"]
+        if entry["event_type"] == "abort pending"
+    ]
+    assert "deploy.peer_sleep is not abortable" in told and "maintenance" in told
+    assert node.get()["provision_state"] == "clean wait"
+    client.put(node_path(node.name, "maintenance"), {"reason": "it hangs"})
+    node.ask("abort")
+    assert "deploy.peer_sleep failed: aborted" in node.reach("clean failed")["last_error"]
+    assert node.get()["power_state"] == "power off"
+    client.delete(node_path(node.name, "maintenance"))
+
+
 def test_cleaning(two):
     node = two[0]
     again(node)
