@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,15 +36,22 @@ class Count:
 
 
 @contextmanager
-def counting(database: Database) -> Iterator[Count]:
-    """Count what is sent to a database, from any thread."""
-    count = Count()
+def counting(database: Database, *, here: bool = False) -> Iterator[Count]:
+    """Count what is sent to a database, from any thread.
+
+    :param here: from this thread only: a conductor's clocks may be at work in others.
+    """
+    count, mine = Count(), threading.get_ident()
+
+    def counts() -> bool:
+        return not here or threading.get_ident() == mine
 
     def statement(_c: Any, _cursor: Any, text: str, parameters: Any, *_: Any) -> None:
-        count.sent.append((text, parameters))
+        if counts():
+            count.sent.append((text, parameters))
 
     def commit(connection: sa.Connection) -> None:
-        if not connection.get_execution_options().get("deploysteps_read"):
+        if counts() and not connection.get_execution_options().get("deploysteps_read"):
             count.commits += 1
 
     event.listen(database.engine, "before_cursor_execute", statement)

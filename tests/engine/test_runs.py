@@ -114,7 +114,7 @@ def test_the_state_and_its_target_are_visible_before_the_verb_returns(database, 
 
 def run_of(service, node, count, log):
     """Run a deployment in this thread and return what it sent."""
-    with counting(service.database) as sent:
+    with counting(service.database, here=True) as sent:
         task = task_manager.acquire(None, node.uuid, purpose="test", runtime=service.runtime)
         plan = planning.build(task, DEPLOY, planning.Request())
         starting.start(task, DEPLOY, plan, event=states.DEPLOY, requested_by=None)

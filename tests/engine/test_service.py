@@ -254,8 +254,7 @@ def test_an_idle_fleet_costs_a_constant_number_of_queries(sqlite, start):
     ]
     with sqlite.engine.begin() as connection:
         connection.execute(sa.insert(Node), rows)
-    time.sleep(0.3)
-    with counting(sqlite) as sent:
+    with counting(sqlite, here=True) as sent:
         Recovery(service.runtime).sweep()
         service._sweeper.sweep()
     assert sent.statements <= 5 and sent.commits == 0

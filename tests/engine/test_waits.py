@@ -761,7 +761,6 @@ def test_a_thousand_waits_hold_no_thread_and_cost_one_query(sqlite, start, conf)
     assert threading.active_count() <= idle + 2
     service._sweeper.stop()
     service._periodic.stop()
-    time.sleep(0.3)
-    with counting(sqlite) as sent:
+    with counting(sqlite, here=True) as sent:
         service._sweeper.sweep()
     assert sent.statements == 1 and sent.commits == 0
