@@ -425,6 +425,22 @@ def test_direct_tells_checksums_as_the_agent_compares_them(machine, change):
     assert set(told.get("os_hash_value") or told["checksum"]) == set("ab")
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("http://i.example.org/a/disk.raw?temp_url_sig=very/secret", "disk.raw"),
+        ("http://i.example.org?temp_url_sig=secret", "image"),
+        ("file:///images/disk.raw", "disk.raw"),
+    ],
+)
+def test_the_name_of_an_image_has_no_signature(machine, source, name):
+    """F76: the agent repeats it in its errors and results."""
+    m = machine(deploy=DirectDeploy)
+    m.run(instance_info={**IMAGE, "image_source": source})
+    told = m.agent.named("prepare_image")[0].params["image_info"]
+    assert (told["id"], told["urls"]) == (name, [source])
+
+
 def test_direct_takes_the_url_of_a_checksum(machine):
     m = machine(deploy=DirectDeploy)
     url = "http://images.example.org/SUMS"

@@ -98,7 +98,8 @@ def image_info(node_uuid: str, instance_info: Mapping[str, Any]) -> dict[str, An
     """Return what ``standby.prepare_image`` is told of the image."""
     source = str(instance_info["image_source"])
     found: dict[str, Any] = {
-        "id": source.rsplit("/", 1)[-1] or source,
+        # Without a query: it may be a signature, and the agent repeats the name in its words.
+        "id": urlsplit(source).path.rsplit("/", 1)[-1] or "image",
         "urls": [source],
         "disk_format": instance_info.get("image_disk_format"),
         "container_format": instance_info.get("image_container_format"),
