@@ -74,7 +74,7 @@ def test_what_a_heartbeat_may_have(api, more):
     ],
 )
 def test_a_heartbeat_that_is_wrong_is_400_and_reaches_nobody(api, conductor, body, told):
-    """F30: the scheme is checked."""
+    """F30: the scheme is checked; F83: a member that nobody knows is refused, as in the field."""
     answer = api.post("/v1/heartbeat/n1", body)
     assert answer.status == 400
     assert told in answer.fault
