@@ -139,9 +139,9 @@ OPTS: list[cfg.Opt] = [
         type=Seconds(min=0.05, max=3600),
         default=30,
         help=(
-            "Seconds that a machine is given to tell its power. Afterwards others have its turn. As "
-            "long as the call has not come back, each further turn counts as a failure; it is made "
-            "once more after 20 times as long, and then after ever longer times."
+            "Seconds that a machine is given to tell its power. Afterwards others have its turn. "
+            "As long as the call has not come back, each further turn counts as a failure; it is "
+            "made once more after 20 times as long, and then after ever longer times."
         ),
     ),
     cfg.IntOpt(
