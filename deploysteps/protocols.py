@@ -110,10 +110,11 @@ class Task(Protocol):
     def fail_step(self, why: str) -> None:
         """The step that waited when this task began failed; end the run."""
 
-    def report_progress(self, percent: float, text: str = "") -> None:
+    def report_progress(self, percent: float | None, text: str = "") -> None:
         """Tell people how far the step is; never a reason to fail.
 
-        :param percent: 0 to 100; what lies outside is cut.
+        :param percent: 0 to 100; what lies outside is cut. None: the text alone, such as
+            what a step waits for.
         :param text: a few words, such as ``writing the image``.
         """
 

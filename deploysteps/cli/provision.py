@@ -35,7 +35,7 @@ _SIMPLE_VERBS: tuple[tuple[str, str, str], ...] = (
     ("unhold", "unhold", "Let a run go on that is held by a step 'hold'."),
 )
 
-_RESUMED = {DEPLOY.failed: states.ACTIVE, SERVICE.failed: states.SERVICE}
+RESUMED = {DEPLOY.failed: states.ACTIVE, SERVICE.failed: states.SERVICE}
 """State of a node whose run can be gone on with -> the target that does it."""
 
 
@@ -121,7 +121,7 @@ def resume(state: State, node: str, skip: bool, wait: bool, timeout: float) -> N
     found = waiting.state_of(state.client.get(node_path(node)))
     member = "resume_after" if skip else "resume"
     # In any other state there is nothing to go on with: the service says so.
-    target = _RESUMED.get(found, states.ACTIVE)
+    target = RESUMED.get(found, states.ACTIVE)
     ask(state, node, {"target": target, member: True}, wait, timeout)
 
 
@@ -222,7 +222,7 @@ def _with_what_is_possible(message: str, aborting: bool) -> str:
         for verb in states.verbs(named[1])
         if verb in names and (verb == states.ABORT or not busy)
     ]
-    if named[1] in _RESUMED:
+    if named[1] in RESUMED:
         possible.append("resume")
     listed = ", ".join(possible)
     idle = aborting and named[1] in states.STABLE_STATES

@@ -12,8 +12,8 @@ from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.client import node_path
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.cli.params import Seconds, by_runbook, given, steps_option
-from deploysteps.cli.provision import follow
-from deploysteps.steps import CLEAN, DEPLOY, FLOWS, SERVICE
+from deploysteps.cli.provision import RESUMED, follow
+from deploysteps.steps import CLEAN, DEPLOY, FLOWS, RUNS, SERVICE
 
 flow_option = click.option(
     "--flow", type=click.Choice(list(FLOWS)), help="The kind of run; by default deploy."
@@ -55,7 +55,10 @@ def watch_(state: State, node: str, interval: float, timeout: float) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @pass_state
 def runs(state: State, node: str, limit: int) -> None:
-    """List the node's runs, newest first; --json shows every attempt of every step."""
+    """List the node's runs, newest first; --json shows every attempt of every step.
+
+    Times are those of this machine's clock, with its offset unless that is UTC.
+    """
     found = state.client.list(node_path(node, "runs"), "runs", limit, limit=limit)
     columns = ("uuid", "flow", "outcome", "started", "duration", "note")
     machine = None if state.as_json else _machine(state, node, found)
@@ -81,8 +84,10 @@ def run(state: State, node: str, run: str | None) -> None:
     """Show one run of the node, by its uuid; by default the last one.
 
     Its attempts follow, in the order in which they began; --json also has the
-    plan and what is kept to explain a failure.
+    plan and what is kept to explain a failure. Times of attempts are those of
+    this machine's clock, with its offset unless that is UTC.
     """
+    last = run is None
     if run is None:
         newest = state.client.get(node_path(node, "runs"), limit=1)["runs"]
         if not newest:
@@ -92,10 +97,8 @@ def run(state: State, node: str, run: str | None) -> None:
     if state.as_json:
         state.output.data(found)
         return
-    hidden = ("attempts", "plan", "left_out", "request")
-    shown = {name: value for name, value in found.items() if name not in hidden}
     machine = _machine(state, node, [found])
-    state.output.mapping(shown | {"note": "; ".join(_notes(node, found, machine))})
+    state.output.mapping(_shown(found, _notes(node, {**found, "error": None}, machine)))
     columns = ("step", "attempt", "outcome", "conductor", "started", "took", "note")
     rows = [
         (
@@ -105,16 +108,58 @@ def run(state: State, node: str, run: str | None) -> None:
             one["conductor"],
             watch.clock(one["started_at"]),
             watch.duration(one["started_at"], one["finished_at"]),
-            watch.note_of(one, node, machine),
+            watch.note_of(one, node, machine) if one["error"] != found["error"] else "as above",
         )
         for one in found["attempts"]
     ]
     _section(state, "Attempts:", columns, rows)
+    did_not = [(watch.name_of(step),) for step in _did_not_run(found)]
+    _section(state, "Did not run any more:", ("step",), did_not)
     left_out = [
         (watch.name_of(step), step.get("source"), step.get("why"))
         for step in found.get("left_out") or ()
     ]
     _section(state, "Left out:", ("step", "source", "why"), left_out)
+    if last:
+        _tell_next(state, node, found)
+
+
+_TOLD_BELOW = ("attempts", "plan", "left_out", "request", "node_uuid")
+
+
+def _shown(run: Mapping[str, Any], notes: Iterable[str]) -> dict[str, Any]:
+    """Return what of a run itself says something."""
+    plain = {**run, "mechanism": None} if run.get("mechanism") == "steps" else run
+    shown = {name: value for name, value in plain.items() if name not in _TOLD_BELOW}
+    shown["note"] = "; ".join(notes)
+    return {name: value for name, value in shown.items() if value not in (None, "")}
+
+
+def _did_not_run(run: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Return the steps of a plan that a run did not come to before it ended."""
+    if run["finished_at"] is None:
+        return []
+    begun = {watch.name_of(attempt) for attempt in run["attempts"]}
+    return [step for step in run.get("plan") or () if watch.name_of(step) not in begun]
+
+
+def _tell_next(state: State, node: str, run: Mapping[str, Any]) -> None:
+    """Say what may be done about a run that failed, if it is what the node stands at."""
+    if run["finished_at"] is None or run["outcome"] == "success":
+        return
+    evidence = [watch.name_of(one) for one in run["attempts"] if one.get("evidence")]
+    told = []
+    found = str(state.client.get(node_path(node))["provision_state"])
+    if found == RUNS[run["flow"]].failed and found in RESUMED:
+        told.append(
+            f"mend it, then `deploysteps node resume {node}` goes on with the step that failed "
+            "(--skip: after it)"
+        )
+    if evidence:
+        told.append(f"`deploysteps node run {node} --json` has the evidence of {evidence[-1]}")
+    if told:
+        state.output.say("")
+        state.output.say("Next: " + "; ".join(told))
 
 
 @click.command("history", cls=Command)
@@ -122,7 +167,10 @@ def run(state: State, node: str, run: str | None) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @pass_state
 def history(state: State, node: str, limit: int) -> None:
-    """List what happened to the node, newest first: runs' ends, skipped steps, broken locks."""
+    """List what happened to the node, newest first: runs' ends, skipped steps, broken locks.
+
+    Times are those of this machine's clock, with its offset unless that is UTC.
+    """
     found = state.client.list(
         node_path(node, "history"), "history", limit, limit=limit, detail=True
     )

@@ -160,13 +160,18 @@ def _time(text: str | None) -> datetime.datetime | None:
 
 
 def clock(text: str | None, now: datetime.datetime | None = None) -> str:
-    """Return a time of the service as this machine's clock shows it, the day if not today."""
+    """Return a time of the service as this machine's clock shows it, the day if not today.
+
+    Where that clock is not UTC, which the service's log and other answers have, its
+    offset is told.
+    """
     found = _time(text)
     if found is None:
         return ""
     local = found.astimezone()
     today = (now or datetime.datetime.now(datetime.UTC)).astimezone().date()
-    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
+    day = "" if local.date() == today else f"{local.date()} "
+    return day + local.timetz().isoformat("seconds").removesuffix("+00:00")
 
 
 def duration(start: str | None, end: str | None, now: datetime.datetime | None = None) -> str:
@@ -200,7 +205,10 @@ def _words_of_run(run: Mapping[str, Any]) -> list[str]:
     words = ["aborting"] if run.get("state") == "aborting" else []
     if run.get("outcome") == "success" and not run["attempts"]:
         words.append("nothing was done")
-    return words + ([f"goes on with run {run['resumes']}"] if run.get("resumes") else [])
+    return words + ([f"{_GOES_ON} {run['resumes']}"] if run.get("resumes") else [])
+
+
+_GOES_ON = "goes on with run"
 
 
 def show(output: Output, snapshots: Iterator[Snapshot]) -> Snapshot:
@@ -260,7 +268,10 @@ def _tell_changes(output: Output, found: Snapshot, told: dict[tuple[str, object]
     for text in _about(found):
         if (found.name, text) not in told:
             told[found.name, text] = ""
-            output.say(f"{clock(now.isoformat(), now)} {found.name} {text}")
+            if text.startswith(_GOES_ON):  # before all else of the run
+                lines.insert(0, f"{clock(run['started_at'], now)} {found.name} {text}")
+            else:
+                output.say(f"{clock(now.isoformat(), now)} {found.name} {text}")
     for text in lines:
         output.say(text)
 

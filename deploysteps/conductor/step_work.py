@@ -83,10 +83,11 @@ class StepWork:
         )
         self.attempt.evidence = {**(self.attempt.evidence or {}), name: kept}
 
-    def report_progress(self, percent: float, text: str = "") -> None:
+    def report_progress(self, percent: float | None, text: str = "") -> None:
         """Show how far the current step is: at most once a second, and 100 always.
 
-        :param percent: 0 to 100; what is outside is brought inside.
+        :param percent: 0 to 100; what is outside is brought inside. None: there is only
+            the text, such as what a wait is for.
         :param text: a few words; secrets in it are masked.
         """
         attempt = self.attempt
@@ -95,8 +96,7 @@ class StepWork:
         now, key = time.monotonic(), transitions.key_of(attempt)
         again = self.progress_of == key and now - self.progress_at < _PROGRESS_PAUSE
         try:
-            share = float(percent)
-            share = min(max(share, 0.0), float(_ALL)) if share == share else 0.0  # nan is none
+            share = None if percent is None else _share(percent)
             if again and share != _ALL:
                 return
             shown = words.shown(str(text), self.masker(), words.PROGRESS_BYTES)
@@ -110,3 +110,9 @@ class StepWork:
             # Telling how far a step is must never be what makes it fail.
             LOG.warning("Node %s: progress was not noted: %s", self.node.uuid, words.text_of(exc))
         self.progress_of, self.progress_at = key, now
+
+
+def _share(percent: float) -> float:
+    """Return a number as one from 0 to 100; nan is none."""
+    share = float(percent)
+    return min(max(share, 0.0), float(_ALL)) if share == share else 0.0

@@ -111,7 +111,7 @@ class FakeTask:
         """Note that the waiting step failed."""
         self.events.append(("fail_step", why))
 
-    def report_progress(self, percent: float, text: str = "") -> None:
+    def report_progress(self, percent: float | None, text: str = "") -> None:
         """Note how far the step is."""
         self.events.append(("report_progress", percent, text))
 

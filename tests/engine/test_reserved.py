@@ -67,6 +67,11 @@ class Steps(support.Vendor):
         task.report_progress("much", "no number")
 
     @base.deploy_step(priority=0)
+    def says_what_for(self, task):
+        task.report_progress(None, "for the disks to spin down")
+        return states.wait(states.DEPLOYWAIT, callback=True)
+
+    @base.deploy_step(priority=0)
     def tells_and_waits(self, task):
         task.report_progress(40, "x" * 5000)
         return states.wait(states.DEPLOYWAIT, callback=True)
@@ -247,6 +252,15 @@ def test_progress_is_shown_bounded_masked_and_never_a_reason_to_fail(database, s
     node = support.settle(database, node.uuid, states.DEPLOYWAIT)
     progress = support.attempts(database, node)[-1].progress
     assert progress["percent"] == 40 and len(progress["text"]) <= 500
+
+
+def test_a_step_says_what_it_waits_for_without_a_share(database, start):
+    service = start(database, vendor=Steps)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid, deploy_steps=[step("says_what_for")])
+    support.settle(database, node.uuid, states.DEPLOYWAIT)
+    progress = support.attempts(database, node)[-1].progress
+    assert (progress["percent"], progress["text"]) == (None, "for the disks to spin down")
 
 
 @pytest.mark.parametrize("bad", [{"poll": 1, "reboot": True}, {"poll": 1, "callback": True}])

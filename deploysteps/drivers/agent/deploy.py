@@ -134,6 +134,7 @@ class CustomAgentDeploy(AgentSteps):
             task.switch_power(states.POWER_OFF)
             return None
         Record(task.node, task.node.deploy_step or {}).note(power_off_since=time.time())
+        task.report_progress(None, "the machine is to switch itself off")
         longest = max(_FIRST_LOOK, CONF.agent.post_deploy_get_power_state_retry_interval)
         return states.wait(wait_state(task), poll=_FIRST_LOOK, at_most=longest)
 

@@ -54,6 +54,24 @@ def test_the_state_of_a_run_that_was_quicker_than_the_look_is_told(ok, made, fol
     )
 
 
+def test_a_run_that_goes_on_with_another_says_so_first(ok, made, follows):
+    """Lines are in the order of their times."""
+    run = made.run(made.attempt("deploy.deploy"), outcome="success", resumes="r0")
+    follows((made.node("active", provision_updated_at=run["finished_at"]), run))
+    first, second, *_ = ok("node", "watch", "n").stdout.splitlines()
+    assert first == f"{watch.clock(run['started_at'])} node-1 goes on with run r0"
+    assert second.endswith("is deploying")
+
+
+def test_a_wait_says_what_it_is_for(ok, made, follows):
+    waits = {"waits_for": "poller", "progress": {"percent": None, "text": "for the disks"}}
+    follows(
+        (made.node("deploy wait"), made.run(made.attempt("x.y", "waiting", **waits))),
+        (made.node("active"), made.run(made.attempt("x.y"), outcome="success")),
+    )
+    assert "for the disks; waits, and looks again" in ok("node", "watch", "n").stdout
+
+
 def test_the_state_of_a_run_is_told_once(ok, made, follows):
     run = made.run(made.attempt("deploy.deploy"), outcome="success")
     follows((made.node("deploying"), made.run()), (made.node("active"), run))
