@@ -103,7 +103,7 @@ _SIGNAL = (
     .values(**_bound("signal", "signal_detail", "due_at"))
 )
 _SIGNAL_OF_WAIT = _SIGNAL.where(
-    _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.UTC)
+    _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.Utc())
 )
 
 
@@ -116,9 +116,9 @@ _END_RUN = (
     sa.update(_RUN)
     .where(_RUN.c.id == sa.bindparam("k_run"), _RUN.c.finished_at.is_(None))
     .values(
-        finished_at=sa.bindparam("v_finished_at", type_=types.UTC),
+        finished_at=sa.bindparam("v_finished_at", type_=types.Utc()),
         outcome=sa.bindparam("v_outcome"),
-        error=sa.bindparam("v_error", type_=types.LONG_TEXT),
+        error=sa.bindparam("v_error", type_=types.LongText()),
     )
 )
 _END_RUN_UNLESS_ABORT = _END_RUN.where(_RUN.c.abort_requested_at.is_(None))
@@ -263,7 +263,7 @@ _ABORT_RUN = (
     .where(_RUN.c.id == sa.bindparam("k_run"))
     .where(_RUN.c.finished_at.is_(None), _RUN.c.abort_requested_at.is_(None))
     .values(
-        abort_requested_at=sa.bindparam("v_at", type_=types.UTC),
+        abort_requested_at=sa.bindparam("v_at", type_=types.Utc()),
         abort_requested_by=sa.bindparam("v_by"),
     )
 )
