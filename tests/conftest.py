@@ -105,9 +105,9 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def template(memory: Path) -> Path:
+def migrated(memory: Path) -> Path:
     """An SQLite file with the schema, to be copied: making it anew each time is slow."""
-    file = memory / "template.sqlite"
+    file = memory / "migrated.sqlite"
     made = Database(f"sqlite:///{file}")
     migration.ensure(made)
     made.dispose()
@@ -132,10 +132,10 @@ def url(kind: str, servers: Servers, folder: Path) -> str:
 
 
 @pytest.fixture
-def database(kind: str, url: str, template: Path) -> Iterator[Database]:
+def database(kind: str, url: str, migrated: Path) -> Iterator[Database]:
     """A database of each kind with the schema and no rows."""
     if kind == "sqlite":
-        shutil.copy(template, str(sa.make_url(url).database))
+        shutil.copy(migrated, str(sa.make_url(url).database))
     found = Database(url, connect_wait=5)
     found.wait_ready(print)
     if kind != "sqlite":
@@ -146,9 +146,9 @@ def database(kind: str, url: str, template: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def sqlite(template: Path, folder: Path) -> Iterator[Database]:
+def sqlite(migrated: Path, folder: Path) -> Iterator[Database]:
     """An SQLite file with the schema and no rows."""
-    shutil.copy(template, folder / "deploysteps.sqlite")
+    shutil.copy(migrated, folder / "deploysteps.sqlite")
     found = Database(f"sqlite:///{folder}/deploysteps.sqlite")
     yield found
     found.dispose()
