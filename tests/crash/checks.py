@@ -81,7 +81,7 @@ class Before:
         node = self.node
         if self.lock_broken:
             return f"the lock of conductor {node.reservation} for {node.lock_purpose!r} was broken"
-        return f"conductor {node.reservation} was lost since "
+        return f"conductor {node.reservation} was lost (last heard of at "
 
 
 def repeatable(scenario: Scenario, flow: StepFlow, step: str, run: StepRun) -> bool:

@@ -396,6 +396,8 @@ DENSE = [
     "told",
     "undeployed",
     "undeployed-waiting",
-    "powered",
 ]
 """Told until each of their points on every database; the others share most of theirs."""
+
+ALIKE = ("failing", "told", "timed-out")
+"""Those of them that differ in their ends only: on a server every other point is enough."""

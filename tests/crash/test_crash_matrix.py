@@ -1,10 +1,9 @@
 """A process is killed (SIGKILL) at every point between two SQL statements (F34, F43-F54, F63).
 
-``make crash`` tries every point of every story of a deployment on every
-database, with four sequels: the same conductor starts again, another takes
-over, the one that starts again is killed as well, and an operator breaks the
-lock. In the other flows, where the same stories are told by the same code, it
-tries a part of the points. ``make test`` tries a sample.
+``make crash`` tries every point of the dense stories of a deployment, with four sequels: the
+same conductor starts again, another takes over, the one that starts again is killed as well,
+and an operator breaks the lock. Of the others, of the same stories in the other flows, and of
+work of one call, it tries a part of the points (:func:`density`). ``make test`` tries a sample.
 """
 
 from __future__ import annotations
@@ -23,7 +22,16 @@ from deploysteps.db import nodes, runs
 from deploysteps.db.engine import Database
 from deploysteps.steps import FLOWS
 from tests.crash import checks
-from tests.crash.scenarios import DENSE, DEPLOY, ELSEWHERE, IN_DEPLOY, IN_JOBS, JOBS, SCENARIOS
+from tests.crash.scenarios import (
+    ALIKE,
+    DENSE,
+    DEPLOY,
+    ELSEWHERE,
+    IN_DEPLOY,
+    IN_JOBS,
+    JOBS,
+    SCENARIOS,
+)
 from tests.crash.stage import HOST, OTHER, Stage
 from tests.crash.stepwise import forked, points
 
@@ -106,14 +114,19 @@ def tell_until_every_point(stage: Stage, sequel: Sequel, step: int) -> int:
 
 
 def density(name: str, kind: str) -> int:
-    """Return how far the points are apart that are tried."""
-    if SCENARIOS[name].way in JOBS:
-        return 2 if kind == "sqlite" else 7
-    if SCENARIOS[name].way is not DEPLOY:
-        return 9 if kind == "sqlite" else 19
+    """Return how far the points are apart that are tried.
+
+    What all stories share is told by the dense ones; what is new in another is tried by its
+    part of the points, on the cheapest database by the most.
+    """
+    way, server = SCENARIOS[name].way, kind != "sqlite"
+    if way in JOBS:
+        return 7 if server else 3
+    if way is not DEPLOY:
+        return 29 if server else 13
     if name in DENSE:
-        return 1
-    return 4 if kind == "sqlite" else 13
+        return 2 if server and name in ALIKE else 1
+    return 13 if server else 4
 
 
 @pytest.mark.crash
