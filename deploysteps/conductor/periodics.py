@@ -34,6 +34,10 @@ LOG = logging.getLogger(__name__)
 
 _THREADS = 8
 """How many methods run at once: a slow one does not keep the others waiting."""
+_LONG_CALL = 60.0
+"""Seconds after which a call is left to itself, and the method is called for other nodes."""
+_MOST_HANGING = 16
+"""How many calls of a method that do not come back are borne."""
 
 
 @dataclasses.dataclass
@@ -49,6 +53,8 @@ class Job:
     """Hardware type -> the interface's names there; None: nodes that name none."""
     last: int = 0
     """Row id of the node that a limit stopped at."""
+    hanging: dict[str, threading.Thread] = dataclasses.field(default_factory=dict)
+    """uuid of each node whose call has not come back."""
 
     @property
     def label(self) -> str:
@@ -120,8 +126,16 @@ class Periodics:
             declared.predicate_extra_fields,
         )
         called = 0
+        job.hanging = {uuid: call for uuid, call in job.hanging.items() if call.is_alive()}
         for user in self._mine(job, [user for user in found if _wanted(job, user)]):
             if self._stopped.is_set() or self._runtime.stopping.is_set():
+                break
+            if len(job.hanging) >= _MOST_HANGING:
+                LOG.warning(
+                    "%s: %d calls do not come back; it is called no more until one does",
+                    job.label,
+                    len(job.hanging),
+                )
                 break
             called += self._call(job, user)
             if called == declared.limit:
@@ -141,6 +155,27 @@ class Periodics:
         return sorted(found, key=lambda user: (user.node_id <= job.last, user.node_id))
 
     def _call(self, job: Job, user: User) -> bool:
+        """Call a method for one node, for so long as it may take; False when it was left out."""
+        if user.uuid in job.hanging:
+            return False
+        answers: list[bool] = []
+        call = threading.Thread(
+            target=lambda: answers.append(self._called(job, user)), name=job.label, daemon=True
+        )
+        call.start()
+        call.join(_LONG_CALL)
+        if not call.is_alive():
+            return any(answers)
+        LOG.warning(
+            "Node %s: %s has not come back for %g s; meanwhile it is called for other nodes",
+            user.uuid,
+            job.label,
+            _LONG_CALL,
+        )
+        job.hanging[user.uuid] = call
+        return True
+
+    def _called(self, job: Job, user: User) -> bool:
         """Call a method for one node; False when it was left out."""
         declared = job.declared
         try:

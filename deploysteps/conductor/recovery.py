@@ -35,11 +35,16 @@ _QUIET = 5.0
 class Recovery:
     """The loop's body: one round is :meth:`sweep`."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Make it."""
+    def __init__(self, runtime: Runtime, before: datetime.datetime | None = None) -> None:
+        """Make it.
+
+        :param before: when the conductor of this name was heard of last, in its life before.
+        """
         self._runtime = runtime
         self._warned: set[str] = set()
         self._began = types.utcnow()
+        self._before = before
+        self._heard: dict[str, datetime.datetime] = {}
 
     def sweep(self, *, starting: bool = False) -> int:
         """Recover what nobody looks after; returns how many nodes were taken on.
@@ -49,7 +54,9 @@ class Recovery:
         """
         runtime = self._runtime
         timeout = runtime.conf.conductor.heartbeat_timeout
-        alive = conductors.alive_names(runtime.database, timeout) - {runtime.host}
+        others = [c for c in conductors.listing(runtime.database) if c.hostname != runtime.host]
+        alive = {c.hostname for c in others if conductors.is_alive(c, timeout)}
+        self._heard = {c.hostname: c.updated_at for c in others}
         taken = 0
         for orphan in self._orphans(alive, starting):
             if runtime.stopping.is_set():
@@ -121,11 +128,20 @@ class Recovery:
         return 1
 
     def _explained(self, orphan: Orphan) -> Orphan:
-        """Say of what this process left itself, as when the database was away, that it did."""
-        own = orphan.holder == self._runtime.host
-        if not own or orphan.since is None or orphan.since < self._began:
+        """Say why nobody is at work: of a conductor that is gone, when it was heard of last.
+
+        This process itself may have left it, as when the database was away.
+        """
+        if orphan.holder is None:
             return orphan
-        return orphan._replace(why=f"conductor {orphan.holder} could not go on (its log says why)")
+        own = orphan.holder == self._runtime.host
+        if own and orphan.since is not None and orphan.since >= self._began:
+            why = f"conductor {orphan.holder} could not go on (its log says why)"
+        else:
+            heard = self._before if own else self._heard.get(orphan.holder)
+            at = f" (last heard of at {types.timestamp(heard)})" if heard else ""
+            why = f"conductor {orphan.holder} was lost{at}"
+        return orphan._replace(why=why)
 
     def _mine(self, orphan: Orphan, alive: set[str]) -> bool:
         """Tell whether this conductor offers what the node needs, or is all there is."""
@@ -180,9 +196,7 @@ def recover(task: TaskManager, orphan: Orphan) -> None:
     """Bring a claimed node to where somebody owes it something again."""
     node = task.node
     state = states.STATES.get(node.provision_state)
-    since = f" since {types.timestamp(orphan.since)}" if orphan.since else ""
-    lost = f"conductor {orphan.holder} was lost{since}" if orphan.holder else "nobody was at work"
-    who = orphan.why or lost
+    who = orphan.why or "nobody was at work"
     LOG.warning("Node %s: recovered in state %s: %s", node.uuid, node.provision_state, who)
     if orphan.purpose == power.PURPOSE:
         power.interrupted(task, who)

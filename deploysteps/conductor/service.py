@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,7 +161,7 @@ class Service:
         self._runtime, self._manager = runtime, ConductorManager(runtime)
         runtimes.set_current(runtime)
         self._sweeper = Sweeper(runtime)
-        recovery = Recovery(runtime)
+        recovery = Recovery(runtime, conductors.heard(self.database, runtime.host))
         self._driver_periodics = Periodics(runtime, self._manager)
         self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
         _tell_others(self.database, conf)
@@ -193,20 +194,25 @@ class Service:
         runtime = self._runtime
         if graceful_timeout is None:
             graceful_timeout = self._conf.conductor.graceful_shutdown_timeout
+        until = time.monotonic() + graceful_timeout
+
+        def left() -> float:  # of one time for all: what supervises the process has one, too
+            return max(until - time.monotonic(), 0.0)
+
         runtime.stopping.set()
         if self._sweeper is not None:
             self._sweeper.stop()
         if self._driver_periodics is not None:
-            self._driver_periodics.stop(graceful_timeout)
+            self._driver_periodics.stop(left())
         for rounds in self._rounds:
-            rounds.stop(graceful_timeout)
-        idle = runtime.workers.close(graceful_timeout)
+            rounds.stop(left())
+        idle = runtime.workers.close(left())
         if not idle:
             LOG.warning("Cut off what still runs; the next start recovers it")
         if self._periodic is not None:
             self._periodic.stop()
         if self._webhooks is not None:  # after the workers, whose last events it may send
-            self._webhooks.stop(graceful_timeout)
+            self._webhooks.stop(left())
             self._webhooks = None
         conductors.leave(self.database, runtime.host, runtime.boot_id)
         self._name.release()

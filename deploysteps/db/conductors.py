@@ -122,6 +122,12 @@ def is_alive(conductor: Conductor, timeout: float) -> bool:
     return conductor.online and conductor.updated_at >= alive_since(timeout)
 
 
+def heard(database: Database, hostname: str) -> datetime.datetime | None:
+    """Return when a conductor was heard of last; None: never."""
+    query = sa.select(Conductor.updated_at).where(Conductor.hostname == hostname)
+    return database.read(lambda c: c.execute(query).scalar())
+
+
 def alive_names(database: Database, timeout: float) -> set[str]:
     """Return the names of the conductors that live."""
     return {c.hostname for c in listing(database) if is_alive(c, timeout)}

@@ -6,7 +6,8 @@ import pytest
 
 from deploysteps import counts, exceptions, states
 from deploysteps.conductor import beats
-from deploysteps.db import conductors, nodes
+from deploysteps.conductor.recovery import Recovery
+from deploysteps.db import conductors, locks, nodes, types
 from deploysteps.drivers.base import clean_step
 from tests import support
 
@@ -107,3 +108,20 @@ def test_a_lookup_without_an_answer_says_why_to_the_operator(sqlite, start, capl
         with pytest.raises(exceptions.NotFound, match="Could not find the requested node"):
             beats.lookup(service.runtime, addresses, uuid)
         assert told in caplog.text
+
+
+def test_a_conductor_is_lost_once_whatever_it_did_then(database, start):
+    """The time that is told is its last sign of life, not the begin of each step."""
+    service = start(database)
+    conductors.register(database, "gone", "boot", [])
+    heard = types.timestamp(conductors.get(database, "gone").updated_at)
+    lost = []
+    for _ in range(2):
+        node = support.enrolled(service, provision_state=states.DEPLOYING)
+        locks.grant(database, node.id, "gone", "deploy")
+        lost.append(node)
+    conductors.leave(database, "gone", "boot")
+    Recovery(service.runtime).sweep()
+    for node in lost:
+        after = support.settle(database, node.uuid, states.DEPLOYFAIL)
+        assert f"conductor gone was lost (last heard of at {heard})" in after.last_error

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
+from deploysteps.conductor import periodics as clocks
 from deploysteps.conductor import task_manager
 from deploysteps.conductor.periodics import Periodics
 from deploysteps.conductor.runtime import Runtime
@@ -413,3 +414,34 @@ def test_a_change_that_is_not_saved_is_told(build, database, caplog, saves):
     kept = nodes.get(database, node.uuid).driver_internal_info.get("looks")
     assert kept == (2 if saves else None)
     assert caplog.text.count("and did not save it, so it is lost") == (0 if saves else 2)
+
+
+def test_a_call_that_does_not_come_back_keeps_no_other_node_waiting(
+    build, database, monkeypatch, caplog
+):
+    """And it is told, and is not made once more beside itself."""
+    monkeypatch.setattr(clocks, "_LONG_CALL", 0.1)
+    back = threading.Event()
+
+    class Hangs(Looks):
+        @base.node_periodic(spacing=60)
+        def look(self, task):
+            self.seen.append(task.node.name)
+            if task.node.name == "dead":
+                back.wait(30)
+
+    periodics = build(raid=Hangs)
+    job = the_job(periodics)
+    dead = add(database, "dead")
+    add(database, "well")
+    try:
+        assert periodics.run(job) == 2
+        assert periodics.run(job) == 1
+        assert job.instance.seen == ["dead", "well", "well"]
+        assert f"Node {dead.uuid}: " in caplog.text and "has not come back" in caplog.text
+        monkeypatch.setattr(clocks, "_MOST_HANGING", 1)
+        assert periodics.run(job) == 0 and "calls do not come back" in caplog.text
+    finally:
+        back.set()
+    job.hanging[dead.uuid].join(10)
+    assert periodics.run(job) == 2

@@ -18,7 +18,7 @@ from deploysteps.conductor.service import Service
 from deploysteps.db import conductors, nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Conductor, Node, NodeHistory, StepRun
-from deploysteps.drivers import base
+from deploysteps.drivers import base, fake
 from tests import support
 from tests.engine.test_runs import assert_no_residue
 
@@ -82,7 +82,8 @@ def test_what_is_cut_off_is_treated_as_a_crash(sqlite, start, repeatable):
         assert log == ["slow", "slow", "after"]
     else:
         assert log == ["slow"]
-        assert "vendor.slow failed: interrupted: conductor conductor-1 was lost" in after.last_error
+        told = "vendor.slow failed: interrupted: conductor conductor-1 was lost (last heard of at "
+        assert told in after.last_error
         assert "not declared repeatable" in after.last_error
         assert after.deploy_step["step"] == "slow"
     assert_no_residue(sqlite, node)
@@ -103,6 +104,27 @@ def test_a_step_that_loses_its_conductor_again_and_again_is_given_up(sqlite, sta
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
     go.set()
     assert "as it was 0 times before" in node.last_error and log == ["slow"]
+
+
+def test_all_that_hangs_has_one_time_to_end(sqlite, start):
+    """A stop takes no longer than it is given, whatever hangs beside the steps."""
+    log: list[str] = []
+    entered, go, called = threading.Event(), threading.Event(), threading.Event()
+
+    class Hangs(fake.FakeRAID):
+        @base.node_periodic(spacing=0.05)
+        def look(self, task):
+            called.set()
+            go.wait(20)
+
+    service = start(sqlite, vendor=slow(log, entered, go), raid=Hangs)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    assert entered.wait(10) and called.wait(10)
+    began = time.monotonic()
+    assert service.stop(1.5) is False
+    assert 1.4 < time.monotonic() - began < 2.9
+    go.set()
 
 
 def test_a_stopping_conductor_takes_nothing_new(sqlite, start):
