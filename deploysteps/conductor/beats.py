@@ -128,8 +128,7 @@ def _tell_refused(runtime: Runtime, node: rows.Seen, attempt: StepAttempt | None
         severity="WARNING",
         conductor=runtime.host,
     )
-    also = transitions.history(row)
-    runtime.database.write(lambda connection: connection.execute(also.statement, also.values))
+    transitions.tell(runtime.database, row)
 
 
 def _is_for(runtime: Runtime, node: rows.Seen, attempt: StepAttempt) -> bool:

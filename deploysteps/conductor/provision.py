@@ -285,8 +285,7 @@ def _tell_of_a_step_that_ends_first(
         user=getattr(context, "user_id", None),
         project=getattr(context, "project_id", None),
     )
-    also = transitions.history(row)
-    runtime.database.write(lambda connection: connection.execute(also.statement, also.values))
+    transitions.tell(runtime.database, row)
 
 
 def unhold(runtime: Runtime, context: Any, node_id: str) -> None:

@@ -14,6 +14,7 @@ from deploysteps.db import events, types
 from deploysteps.db.engine import Database, again
 from deploysteps.db.locks import Also
 from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.db.pages import exists
 from deploysteps.db.runs import FINISHED, RUNNING, WAITING
 
 _ATTEMPT = table(StepAttempt)
@@ -368,3 +369,11 @@ def history(row: Mapping[str, Any], run_id: int | None = None) -> Also:
 def _insert_of_run(named: tuple[str, ...]) -> sa.Insert:
     values = {name: sa.bindparam(f"v_{name}", type_=_HISTORY.c[name].type) for name in named}
     return sa.insert(_HISTORY).values(**values, user=_ASKED_BY.scalar_subquery())
+
+
+def tell(database: Database, row: Mapping[str, Any]) -> None:
+    """Insert a history entry alone, once."""
+    database.write(
+        lambda connection: connection.execute(_INSERT_HISTORY, dict(row)),
+        happened=lambda connection: exists(connection, NodeHistory, row["uuid"]),
+    )
