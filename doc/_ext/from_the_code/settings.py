@@ -52,7 +52,7 @@ def _default(option: cfg.Opt) -> str:
     default = option.sample_default if option.sample_default is not None else option.default
     if default is None:
         return "unset"
-    if default == []:
+    if default in ([], ""):
         return "empty"
     if isinstance(default, list):
         return f"``{','.join(map(str, default))}``"
