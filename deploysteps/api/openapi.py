@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps.access import rules
-from deploysteps.api import answer_schemas, call, middleware, schemas, versions
+from deploysteps.api import answer_schemas, call, descriptions, middleware, schemas, versions
 from deploysteps.api.operations import Operation
 from deploysteps.api.schemas import Schema
 
@@ -200,8 +200,9 @@ class _Maker:
     def _plain(self, schema: Schema, members: Mapping[str, int]) -> Schema:
         shown = {name: value for name, value in schema.items() if name not in _OURS}
         if "properties" in schema:
+            owner = schema.get("title") or _BODIES.get(id(schema), "")
             shown["properties"] = {
-                name: self._member(name, inner, members)
+                name: _described(self._member(name, inner, members), owner, name)
                 for name, inner in schema["properties"].items()
                 if members.get(name, versions.MIN) <= self._newest and self._is_there(inner)
             }
@@ -266,6 +267,15 @@ class _Maker:
     def _refusal(self, status: int) -> Document:
         self.statuses.add(status)
         return {"$ref": f"#/components/responses/Error{status}"}
+
+
+def _described(shown: Schema, owner: str, name: str) -> Schema:
+    """Return a member with what it means, before what it has to look like."""
+    meaning, form = descriptions.of(owner, name), shown.get("description")
+    told = " ".join(part for part in (meaning, form and f"It is {form}.") if part)
+    if meaning and form and form[:1].isupper():
+        told = f"{meaning} {form}"
+    return {**shown, "description": told} if told else shown
 
 
 def _portable(pattern: str) -> str:

@@ -104,8 +104,7 @@ NODE: Schema = _object(
     conductor_group={
         **_text(),
         "pattern": r"^[A-Za-z0-9_.-]*" + _END,
-        "description": "which conductors work on the node: letters, digits and _ . -; small and "
-        "capital letters are the same",
+        "description": "letters, digits and _ . -; small and capital letters are the same",
         "default": "",
     },
     console_enabled=_fixed(_flag()),

@@ -15,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploysteps import exceptions
-from deploysteps.api import answer_schemas, openapi, patch, query, schemas, validation, versions
+from deploysteps.api import (
+    answer_schemas,
+    descriptions,
+    openapi,
+    patch,
+    query,
+    schemas,
+    validation,
+    versions,
+)
 from deploysteps.api.app import create_app
 from deploysteps.db import runbooks, templates
 from tests.support_api import Api
@@ -256,3 +265,31 @@ def test_the_document_has_one_order_in_every_process():
         for seed in ("1", "2")
     ]
     assert told[0] == told[1] and len(told[0]) > 10_000
+
+
+def properties(schema, owner):
+    """Yield (owner, name, schema) of every property in a schema."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from properties(inner, owner)
+    if not isinstance(schema, dict):
+        return
+    for name, inner in schema.get("properties", {}).items():
+        yield owner, name, inner
+    for keyword, inner in schema.items():
+        inside = list(inner.values()) if keyword == "properties" else inner
+        yield from properties(inside, owner)
+
+
+def test_every_field_says_what_it_means(document):
+    """And no meaning is left of a field that is gone."""
+    there = [
+        found
+        for name, schema in document["components"]["schemas"].items()
+        for found in properties(schema, name)
+    ]
+    assert {name for _, name, schema in there if not schema.get("description")} == set()
+    assert set(descriptions._FIELDS) <= {name for _, name, _ in there}
+    assert set(descriptions._IN) <= {(owner, name) for owner, name, _ in there}
+    node = document["components"]["schemas"]["NodeBody"]["properties"]
+    assert node["chassis_uuid"]["description"] == "The chassis that the node is in. It is a UUID."
