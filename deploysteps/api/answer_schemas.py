@@ -218,6 +218,7 @@ ATTEMPT = whole(
     waits_for=MAYBE_TEXT,
     waiting_since=MAYBE_TIME,
     deadline=MAYBE_TIME,
+    silent_at=MAYBE_TIME,
     reboot=FLAG,
     evidence=MAYBE_OBJECT,
 )

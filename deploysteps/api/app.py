@@ -145,7 +145,7 @@ def resources(services: call.Services) -> dict[str, call.Resource]:
         "/nodes/{ident}/traits/{trait}": traits.OneTrait(services),
         "/nodes/{ident}/history": node_views.NodeHistory(services),
         "/nodes/{ident}/history/{entry}": node_views.OneHistory(services),
-        "/nodes/{ident}/runs": node_views.NodeRuns(services),
+        "/nodes/{ident}/runs": node_runs.NodeRuns(services),
         "/nodes/{ident}/runs/{run}": node_runs.OneRun(services),
         "/nodes/validate": node_views.Validate(services),
         "/nodes/{ident}/management/boot_device": management.BootDevice(services),

@@ -24,7 +24,7 @@ from deploysteps.api.answers import done, send
 from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
-from deploysteps.db import nodes, runs
+from deploysteps.db import nodes
 from deploysteps.db.models import Node
 from deploysteps.steps import DEPLOY, FLOWS, INTERFACE_TYPES, StepFlow
 
@@ -276,38 +276,3 @@ class OneHistory(_History):
         table = versions.HISTORY_FIELDS
         fields = versions.shown(table, table, call.version(req))
         send(resp, render.history(found, item, base=base, fields=fields))
-
-
-class NodeRuns(call.Resource):
-    """``/v1/nodes/<id>/runs``: ours, at every version."""
-
-    is_ours = True
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "GET": Operation(
-            summary="List the runs of a node",
-            rule="baremetal:node:runs:list",
-            query={**arguments.page(), "plan": arguments.FLAG},
-            answers={200: answer_schemas.RUNS},
-        )
-    }
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
-        """List the runs of a node, newest first, with their attempts; and who holds its lock."""
-        query = Query(req)
-        page = paging.asked(query, self.conf.api.max_limit)
-        plan = bool(query.flag("plan"))
-        query.finish()
-        item = self.node(req, ident)
-        found = runs.of_node(self.database, item.id, limit=page.limit + 1, marker=page.marker)
-        attempts = runs.attempts(self.database, [run.id for run in found[: page.limit]])
-        document = paging.document(
-            "runs",
-            found,
-            page,
-            show=lambda run: permits.run_shown(
-                req, item, render.run(run, attempts[run.id], plan=plan)
-            ),
-            req=req,
-            base=self.services.base(req),
-        )
-        send(resp, {**document, "lock": permits.lock_shown(req, item, render.lock(item))})

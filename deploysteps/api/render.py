@@ -283,8 +283,17 @@ def lock(node: Node) -> Document | None:
     }
 
 
-def run(item: StepRun, attempts: Sequence[StepAttempt], *, plan: bool = False) -> Document:
-    """Return a run with its attempts, in the order they began, and perhaps with its plan."""
+def run(
+    item: StepRun,
+    attempts: Sequence[StepAttempt],
+    *,
+    plan: bool = False,
+    silent_at: datetime.datetime | None = None,
+) -> Document:
+    """Return a run with its attempts, in the order they began, and perhaps with its plan.
+
+    :param silent_at: when the wait of the last attempt fails for want of heartbeats.
+    """
     return {
         "uuid": item.uuid,
         "flow": item.flow,
@@ -299,7 +308,10 @@ def run(item: StepRun, attempts: Sequence[StepAttempt], *, plan: bool = False) -
         "finished_at": timestamp(item.finished_at),
         "outcome": item.outcome,
         "error": item.error,
-        "attempts": [_attempt(attempt) for attempt in attempts],
+        "attempts": [
+            _attempt(attempt, silent_at if attempt is attempts[-1] else None)
+            for attempt in attempts
+        ],
     }
 
 
@@ -336,7 +348,8 @@ def _run_state(item: StepRun, attempts: Sequence[StepAttempt]) -> str:
     return db_runs.WAITING if waits else db_runs.RUNNING
 
 
-def _attempt(item: StepAttempt) -> Document:
+def _attempt(item: StepAttempt, silent_at: datetime.datetime | None) -> Document:
+    waits = item.state == db_runs.WAITING and item.finished_at is None
     return {
         "interface": item.interface,
         "step": item.step,
@@ -351,6 +364,7 @@ def _attempt(item: StepAttempt) -> Document:
         "waits_for": item.owner,
         "waiting_since": timestamp(item.waiting_since),
         "deadline": timestamp(item.deadline_at) if item.finished_at is None else None,
+        "silent_at": timestamp(silent_at) if waits else None,
         "reboot": bool(item.reboot),
         "evidence": secrets.masked(item.evidence),
     }

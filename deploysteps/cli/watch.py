@@ -101,7 +101,9 @@ def _waits(attempt: Mapping[str, Any], machine: Mapping[str, Any] | None) -> Ite
     if owner in _ENDS:
         heard = f" ({_heard(machine)})" if owner == "agent" and machine else ""
         yield _ENDS[owner] + heard
-    if attempt.get("deadline"):
+    if attempt.get("silent_at"):
+        yield f"fails at {clock(attempt['silent_at'])} if it is silent until then"
+    elif attempt.get("deadline"):
         yield f"fails at {clock(attempt['deadline'])}"
 
 

@@ -139,10 +139,7 @@ def drop_flags(node: Any, flow: StepFlow) -> None:
 
 def clocks(task: TaskManager, flow: StepFlow) -> waiting.Clocks:
     """Return the settings that bound this flow's waits."""
-    conf = task.runtime.conf.conductor
-    silence = conf[flow.callback_timeout] if flow.callback_timeout else 0
-    limit = conf[flow.wait_timeout] if flow.wait_timeout else conf.default_step_timeout
-    return waiting.Clocks(silence, limit, conf.agent_step_timeout)
+    return waiting.clocks(task.runtime.conf, flow)
 
 
 def told(task: TaskManager, why: str) -> str:

@@ -294,11 +294,8 @@ def _rearm(
 
 
 def _silent_at(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> Any:
-    if attempt.owner != "agent" or attempt.waiting_since is None:
-        return None
-    return waiting.silent_at(
-        attempt.waiting_since, task.node.agent_heartbeat_column, attempts.clocks(task, flow)
-    )
+    beat, clocks = task.node.agent_heartbeat_column, attempts.clocks(task, flow)
+    return waiting.given_up_at(attempt.owner, attempt.waiting_since, beat, clocks)
 
 
 def _wait_on(

@@ -7,6 +7,8 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from oslo_config import cfg
+
 from deploysteps import states
 from deploysteps.steps import Owner, StepFlow
 
@@ -26,6 +28,14 @@ class Clocks:
     """For polled and timed waits that name no limit."""
     agent_limit: float
     """For waits that the agent ends, and that name no limit, however often it calls."""
+
+
+def clocks(conf: cfg.ConfigOpts, flow: StepFlow) -> Clocks:
+    """Return the settings that bound a flow's waits."""
+    own = conf.conductor
+    silence = own[flow.callback_timeout] if flow.callback_timeout else 0
+    limit = own[flow.wait_timeout] if flow.wait_timeout else own.default_step_timeout
+    return Clocks(silence, limit, own.agent_step_timeout)
 
 
 def after(start: Time, seconds: float) -> Time:
@@ -53,6 +63,13 @@ def silent_at(since: Time, last_beat: Time | None, clocks: Clocks) -> Time | Non
     if not clocks.silence:
         return None
     return after(max(since, last_beat) if last_beat else since, clocks.silence)
+
+
+def given_up_at(
+    owner: str | None, since: Time | None, last_beat: Time | None, clocks: Clocks
+) -> Time | None:
+    """Return when a wait ends for want of heartbeats; None where the agent does not end it."""
+    return silent_at(since, last_beat, clocks) if owner == "agent" and since else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tests.support_sql import counting
 BEGAN = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
 
 
-def run_of(database, node, number, *, states=(), owner=None, **values):
+def run_of(database, node, number, *, states=(), owner=None, since=None, **values):
     """Insert a run whose attempts have these states."""
 
     def work(connection):
@@ -42,6 +42,7 @@ def run_of(database, node, number, *, states=(), owner=None, **values):
                 "started_at": BEGAN,
                 "progress": {"percent": 5, "text": "see http://me:hunter2@bmc/"},
                 "owner": owner,
+                "waiting_since": since,
                 "reboot": None if owner is None else True,
             }
             connection.execute(sa.insert(StepAttempt).values(attempt))
@@ -99,11 +100,36 @@ def test_a_run_is_shown_with_its_attempts_at_every_version(api, sqlite, node, ve
                 "waits_for": "agent",
                 "waiting_since": None,
                 "deadline": None,
+                "silent_at": None,
                 "evidence": None,
                 "reboot": True,
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("owner", "heard", "given_up"),
+    [
+        ("agent", None, "2026-11-30T12:30:00.000000+00:00"),
+        ("agent", BEGAN + datetime.timedelta(seconds=90), "2026-11-30T12:31:30.000000+00:00"),
+        ("poller", BEGAN + datetime.timedelta(seconds=90), None),
+    ],
+)
+def test_a_wait_for_the_agent_tells_when_its_silence_ends_it(
+    api, sqlite, node, owner, heard, given_up
+):
+    nodes.set_unlocked(sqlite, node.id, {"agent_heartbeat_column": heard})
+    run_of(sqlite, node, 1, states=("waiting", "waiting"), owner=owner, since=BEGAN)
+    (run,) = api.get("/v1/nodes/n1/runs").body["runs"]
+    assert [one["silent_at"] for one in run["attempts"]] == [None, given_up]
+    assert api.get(f"/v1/nodes/n1/runs/{run['uuid']}").body["attempts"] == run["attempts"]
+
+
+def test_a_run_that_is_over_has_no_silence_to_end_it(api, sqlite, node):
+    run_of(sqlite, node, 1, states=("waiting",), owner="agent", since=BEGAN, finished_at=BEGAN)
+    (run,) = api.get("/v1/nodes/n1/runs").body["runs"]
+    assert run["attempts"][0]["silent_at"] is None
 
 
 SECRET = {"word": {"description": "d", "secret": True}}

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from deploysteps.cli import watch
 from deploysteps.cli.errors import ExitCode
 from tests.unit.cli.conftest import UUID
 
@@ -67,6 +68,15 @@ def test_a_wait_says_for_whom_and_until_when(ok, stub, made, follows, command, i
         follows((node, waiting), (made.node("active"), over))
     told = ok("node", command, "n").stdout
     assert f"waits for the agent ({heard}" in told and "fails at 2026-01-02" in told
+
+
+def test_a_wait_for_the_agent_tells_until_when_it_may_be_silent(ok, stub, made):
+    """Its deadline is a week away, and half an hour of silence ends it."""
+    silent = {"silent_at": "2026-01-02T03:34:05.000000+00:00"}
+    listed(stub, made.node(), made.run(made.attempt("deploy.x", "waiting", **WAITS, **silent)))
+    told = ok("node", "run", "n").stdout
+    assert f"fails at {watch.clock(silent['silent_at'])} if it is silent until then" in told
+    assert watch.clock(WAITS["deadline"]) not in told
 
 
 def test_a_wait_that_is_over_is_not_told(ok, stub, made):
