@@ -68,6 +68,8 @@ class Stepwise:
 
     def start(self) -> None:
         """Do what a service does before it serves."""
+        before = conductors.heard(self.database, self.runtime.host)
+        self.recovery = Recovery(self.runtime, before)
         conductors.register(
             self.database,
             self.runtime.host,

@@ -136,7 +136,7 @@ DEED = Deed(
     _forgets,
     classes={**INTERFACES, "deploy": CustomAgentDeploy},
     vendor=drivers.Kinds,
-    every=17,
+    every=37,
 )
 
 
@@ -147,5 +147,5 @@ def test_what_the_agent_does_is_found_again_wherever_the_conductor_is_killed(
 ):
     """F34, F54: killed between every two statements, while the agent goes on."""
     found = telling(DEED)
-    every = 3 if kind == "sqlite" else DEED.every
+    every = 9 if kind == "sqlite" else DEED.every
     tried(found.told(every), of="an agent's steps, in turn", on=kind)
