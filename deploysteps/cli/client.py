@@ -94,6 +94,8 @@ class Client:
             page = self.get(path, **params)
             found.extend(page[key])
             if most is not None and len(found) >= most:
+                if page.get("next") or len(found) > most:
+                    click.echo(f"there are more than these {most}; see --limit", err=True)
                 return found[:most]
             if not page.get("next"):
                 return found

@@ -54,6 +54,11 @@ def create(state: State, /, **fields: Any) -> None:
     help="Only nodes in this state, such as 'deploy failed'.",
 )
 @click.option("--driver", help="Only nodes of this hardware type.")
+@click.option("--resource-class", help="Only nodes of this resource class.")
+@click.option("--owner", help="Only nodes of this project.")
+@click.option("--fault", help="Only nodes with this fault, such as 'power failure'.")
+@click.option("--conductor", help="Only nodes that this conductor works on, or that fall to it.")
+@click.option("--conductor-group", help="Only nodes of this conductor group.")
 @click.option("--maintenance", type=bool, help="Only nodes that are, or are not, in maintenance.")
 @click.option("--associated", type=bool, help="Only nodes that have, or have not, an instance.")
 @click.option(

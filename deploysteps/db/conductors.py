@@ -39,16 +39,18 @@ def register(
     offered = [Offer(*offer) for offer in offers]
 
     def work(connection: sa.Connection) -> int:
+        now = types.utcnow()
         values = {
             "boot_id": boot_id,
             "online": True,
             "conductor_group": group,
-            "updated_at": types.utcnow(),
+            "updated_at": now,
         }
         mine = sa.select(Conductor.id).where(Conductor.hostname == hostname)
         row_id = connection.execute(mine).scalar()
         if row_id is None:
-            result = connection.execute(sa.insert(Conductor).values(hostname=hostname, **values))
+            made = {"hostname": hostname, "created_at": now, **values}
+            result = connection.execute(sa.insert(Conductor).values(made))
             row_id = int((result.inserted_primary_key or (0,))[0])
         else:
             connection.execute(sa.update(Conductor).where(Conductor.id == row_id).values(values))

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions, states
 from deploysteps.conductor.charge import Charge
+from deploysteps.conductor.periodics import Periodics
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.service import Service
 from deploysteps.db import conductors, locks, nodes
 from deploysteps.db.models import Node, table
-from deploysteps.drivers import base
+from deploysteps.drivers import base, fake
 from tests import support
 
 
@@ -170,3 +171,22 @@ def test_waits_of_a_lost_conductor_are_looked_after_by_its_group_only(database, 
     with of_group(other, "rack7"):
         recovery.sweep()
     assert owner() == "conductor-2"
+
+
+def test_periodic_methods_are_called_by_conductors_of_the_group_only(database, start):
+    seen: list[str] = []
+
+    class Looks(fake.FakeRAID):
+        @base.node_periodic(spacing=3600)
+        def look(self, task):
+            seen.append(task.node.uuid)
+
+    service = start(database, raid=Looks)
+    own = support.enrolled(service)
+    node = in_group(service)
+    conductors.leave(database, "rack-1", "rack-1")
+    periodics = Periodics(service.runtime, None)
+    (job,) = periodics.jobs
+    assert periodics.run(job) == 1 and seen == [own.uuid]
+    with of_group(service, "rack7"):
+        assert periodics.run(job) == 1 and seen == [own.uuid, node.uuid]

@@ -41,7 +41,7 @@ def test_passwords_in_netrc_are_not_sent(tmp_path, monkeypatch):
     [
         (Login(auth_type="http_basic"), "OS_USERNAME and OS_PASSWORD"),
         (Login(auth_type="http_basic", username="u"), "OS_USERNAME and OS_PASSWORD"),
-        (Login(auth_type="password"), "openstack baremetal"),
+        (Login(auth_type="password"), "openstack token issue"),
         (Login(cacert="/no/such/file"), "/no/such/file"),
     ],
 )

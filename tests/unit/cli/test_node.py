@@ -71,6 +71,16 @@ def test_list_stops_at_the_limit(stub, ok, made):
     stub.on("GET", "/v1/nodes", page)
     result = ok("node", "list", "--limit", "2", "--json")
     assert len(json.loads(result.stdout)) == 2 and len(stub.asked) == 1
+    assert result.stderr == "there are more than these 2; see --limit\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["resource_class", "owner", "fault", "conductor", "conductor_group"]
+)
+def test_a_list_is_narrowed_by(stub, ok, name):
+    stub.on("GET", "/v1/nodes", {"nodes": []})
+    ok("node", "list", f"--{name.replace('_', '-')}", "x")
+    assert stub.last("GET")["query"][name] == "x"
 
 
 def test_an_empty_list_says_what_to_do(stub, ok):
