@@ -194,6 +194,7 @@ _FIELDS: dict[str, str] = {
     "severity": "How grave it is.",
     "shard": "A word by which clients share nodes among them.",
     "shards": "Shards.",
+    "silent_at": "When the wait fails, if the agent is not heard until then.",
     "since": "When the lock was taken.",
     "source": "Who brought the step: driver, agent, request and so on.",
     "standalone_ports_supported": "Whether its ports may be used by themselves.",
