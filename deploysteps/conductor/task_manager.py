@@ -353,11 +353,8 @@ class TaskManager(StepWork, Keeping, StateEvents):
         """Run ``work(task, *args)`` in a worker that gives the lock back."""
 
         def run() -> None:
-            # What this thread logs is of this request, not of the last one's.
             if isinstance(self.context, RequestContext):
-                self.context.update_store()
-            else:
-                RequestContext(overwrite=True)
+                self.context.update_store()  # what this thread logs is of this request
             with self:
                 work(self, *args)
 
