@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -108,7 +109,7 @@ def run(state: State, node: str, run: str | None) -> None:
             one["conductor"],
             watch.clock(one["started_at"]),
             watch.duration(one["started_at"], one["finished_at"]),
-            watch.note_of(one, node, machine) if one["error"] != found["error"] else "as above",
+            "as above" if _told_above(one, found) else watch.note_of(one, node, machine),
         )
         for one in found["attempts"]
     ]
@@ -135,12 +136,40 @@ def _shown(run: Mapping[str, Any], notes: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value not in (None, "")}
 
 
-def _did_not_run(run: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Return the steps of a plan that a run did not come to before it ended."""
+def _told_above(attempt: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
+    """Tell whether the error of an attempt is the one that its run is told with."""
+    return bool(attempt["error"]) and attempt["error"] == run["error"]
+
+
+def _did_not_run(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the steps of a plan that a run did not come to before it ended.
+
+    Those that it was not to run, as they were done before, are none of them; a step
+    that the plan has twice, and that began once, is one.
+    """
     if run["finished_at"] is None:
         return []
-    begun = {watch.name_of(attempt) for attempt in run["attempts"]}
-    return [step for step in run.get("plan") or () if watch.name_of(step) not in begun]
+    begun = Counter(_begun(run["attempts"]))
+    left = []
+    for step in run.get("plan") or ():
+        name = watch.name_of(step)
+        if step.get("skip"):
+            continue
+        if begun[name]:
+            begun[name] -= 1
+        else:
+            left.append(step)
+    return left
+
+
+def _begun(attempts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield the steps that began, each once for all of its attempts."""
+    before = None
+    for attempt in attempts:
+        name = watch.name_of(attempt)
+        if attempt["attempt"] == 1 or name != before:
+            yield name
+        before = name
 
 
 def _tell_next(state: State, node: str, run: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from deploysteps.cli import watch
+from deploysteps.cli import runs, watch
 from deploysteps.cli.errors import ExitCode
 from tests.unit.cli.conftest import UUID
 
@@ -269,6 +269,36 @@ def test_a_failed_run_says_why_once_what_did_not_run_and_what_to_do(ok, stub, ma
     assert told.split("Did not run any more:")[1].split()[:3] == ["STEP", "deploy.c", "deploy.d"]
     assert "`deploysteps node resume n` goes on with the step that failed (--skip" in told
     assert "`deploysteps node run n --json` has the evidence of deploy.b" in told
+
+
+def test_only_what_stands_above_is_told_as_above(ok, stub, made):
+    """A run that goes on, and one that ended well, has no error that its attempts could share."""
+    waiting = made.run(
+        made.attempt("deploy.a"), made.attempt("deploy.x", "waiting", waits_for="operator")
+    )
+    listed(stub, made.node("deploy hold"), waiting)
+    told = ok("node", "run", "n").stdout
+    assert "as above" not in told and told.count("held; `deploysteps node unhold n` goes on") == 2
+    listed(stub, made.node("active"), made.run(made.attempt("deploy.a"), outcome="success"))
+    assert "as above" not in ok("node", "run", "n").stdout
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempts", "left"),
+    [
+        ([("a", "done before, see run 1"), ("b", None)], [("b", 1)], []),
+        ([("a", None), ("b", "skipped on request"), ("c", None)], [("a", 1)], ["c"]),
+        ([("x", None), ("y", None), ("x", None)], [("x", 1)], ["y", "x"]),
+        ([("x", None), ("y", None), ("x", None)], [("x", 1), ("x", 2)], ["y", "x"]),
+        ([("x", None), ("x", None)], [("x", 1), ("x", 2), ("x", 1)], []),
+        ([("a", None), ("b", None)], [("a", 1), ("b", 2)], []),  # another plan, from there on
+    ],
+)
+def test_what_did_not_run_are_the_steps_that_were_to_run(plan, attempts, left):
+    steps = [{"interface": "deploy", "step": name, "skip": skip} for name, skip in plan]
+    begun = [{"interface": "deploy", "step": name, "attempt": n} for name, n in attempts]
+    found = runs._did_not_run({"finished_at": "x", "plan": steps, "attempts": begun})
+    assert [step["step"] for step in found] == left
 
 
 @pytest.mark.parametrize("state", ["active", "clean failed"])
