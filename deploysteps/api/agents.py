@@ -95,7 +95,7 @@ class Lookup(call.Resource):
             rule="baremetal:driver:ipa_lookup",
             since=versions.ENDPOINTS["lookup"],
             query={
-                "addresses": {"type": "array", "items": arguments.TEXT},
+                "addresses": {**arguments.TEXTS, "minItems": 0},
                 "node_uuid": arguments.UUID,
             },
             answers={200: answer_schemas.LOOKUP},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from deploysteps.api import versions
+from deploysteps.api.query import MOST_NAMES
 from deploysteps.api.schemas import Schema
 
 Arguments = dict[str, Schema]
@@ -15,8 +16,12 @@ FLAG: Schema = {"type": "boolean"}
 UUID: Schema = {"type": "string", "format": "uuid"}
 
 
-TEXTS: Schema = {"type": "array", "minItems": 1, "items": TEXT}
-"""Separated by commas, or given several times."""
+def listing(items: Schema) -> Schema:
+    """Return what ``Query.names`` takes: separated by commas, or given several times."""
+    return {"type": "array", "minItems": 1, "maxItems": MOST_NAMES, "items": items}
+
+
+TEXTS: Schema = listing(TEXT)
 
 
 def since(minor: int, schema: Schema) -> Schema:
@@ -44,7 +49,7 @@ def page(sortable: Collection[str] = ()) -> Arguments:
 def fields(table: Mapping[str, int], first: int = versions.LIST_FIELDS) -> Arguments:
     """Return what :func:`deploysteps.api.answers.fields_of` takes."""
     names = choice(table)
-    return {"fields": since(first, {"type": "array", "minItems": 1, "items": names})}
+    return {"fields": since(first, listing(names))}
 
 
 def detail(first: int = versions.LIST_DETAIL) -> Arguments:

@@ -199,13 +199,7 @@ class VirtualMedia(Part):
             summary="Empty virtual drives",
             rule="baremetal:node:vmedia:detach",
             since=versions.NODE_PARTS[part],
-            query={
-                "device_types": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": arguments.choice(schemas.VMEDIA_DEVICES),
-                }
-            },
+            query={"device_types": arguments.listing(arguments.choice(schemas.VMEDIA_DEVICES))},
             answers={204: EMPTY},
             errors=(409, 503),
         ),

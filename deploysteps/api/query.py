@@ -12,6 +12,8 @@ from deploysteps import exceptions
 _INTEGER = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 _UNCLEAN = re.compile("[\0\ud800-\udfff]")
 _LONGEST = 80
+MOST_NAMES = 1000
+"""Texts that an argument may list: fewer than the parameters that a database takes."""
 
 
 class Query:
@@ -32,8 +34,8 @@ class Query:
         value = self._left.pop(name, None)
         if isinstance(value, list):
             raise exceptions.Invalid(f"The argument {name!r} is given {len(value)} times.")
-        if value is not None and _UNCLEAN.search(value):
-            raise exceptions.Invalid(f"The argument {name!r} has a character that is not allowed.")
+        if value is not None:
+            _refuse_unclean(name, value)
         return value
 
     def flag(self, name: str) -> bool | None:
@@ -62,12 +64,21 @@ class Query:
         return int(value)
 
     def names(self, name: str) -> list[str] | None:
-        """Return a list argument: separated by commas, or given several times."""
+        """Return a list argument: separated by commas, or given several times.
+
+        :raises Invalid: it is too long, or has text that no database holds.
+        """
         value = self._left.pop(name, None)
         if value is None:
             return None
-        parts = value if isinstance(value, list) else [value]
-        return [item.strip() for part in parts for item in part.split(",")]
+        joined = ",".join(value) if isinstance(value, list) else value
+        _refuse_unclean(name, joined)
+        found = [item.strip() for item in joined.split(",")]
+        if len(found) > MOST_NAMES:
+            raise exceptions.Invalid(
+                f"The argument {name!r} lists {len(found)}; {MOST_NAMES} are allowed."
+            )
+        return found
 
     def finish(self) -> None:
         """Refuse what was not taken.
@@ -77,3 +88,8 @@ class Query:
         if self._left:
             names = ", ".join(name[:_LONGEST] for name in sorted(self._left)[:5])
             raise exceptions.Invalid(f"Unexpected arguments: {names}")
+
+
+def _refuse_unclean(name: str, value: str) -> None:
+    if _UNCLEAN.search(value):
+        raise exceptions.Invalid(f"The argument {name!r} has a character that is not allowed.")

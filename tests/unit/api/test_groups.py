@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from deploysteps.api import versions
+from deploysteps.api.query import MOST_NAMES
 from deploysteps.db import chassis, nodes, portgroups, ports
 from tests.support_api import Api, Recording
 
@@ -219,6 +220,22 @@ def test_a_parent_is_named_by_uuid_or_name(conf, sqlite, node):
     for named in ("nobody", str(uuid4())):
         refused = api.post("/v1/nodes", {**body, "parent_node": named})
         assert refused.status == 400 and "there is no such node" in refused.fault
+
+
+@pytest.mark.parametrize("kind", ["nodes", "ports", "portgroups"])
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("shard=%00", 400, "has a character that is not allowed"),
+        ("shard=a&shard=b%00", 400, "has a character that is not allowed"),
+        (f"shard={',' * MOST_NAMES}", 400, f"lists {MOST_NAMES + 1}; {MOST_NAMES} are allowed"),
+        (f"shard={',' * (MOST_NAMES - 1)}", 200, ""),
+    ],
+)
+def test_a_list_argument_holds_what_a_database_takes(api, kind, query, status, told):
+    """PostgreSQL takes no NUL, and 65,535 parameters."""
+    answer = api.get(f"/v1/{kind}?{query}")
+    assert answer.status == status and told in answer.text
 
 
 def test_ports_and_portgroups_of_shards(api, sqlite):
