@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 SUCCESS, FAILED, ABORTED, TIMEOUT = "success", "failed", "aborted", "timeout"
 INTERRUPTED, UNDEPLOYED = runs.INTERRUPTED, "undeployed"
-_FAULTS = (FAILED, TIMEOUT, INTERRUPTED)
+_FAULTS = (FAILED, TIMEOUT)
 """Outcomes after which nobody knows how the machine is."""
 
 

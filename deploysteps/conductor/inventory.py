@@ -92,7 +92,7 @@ def update_node(
         groups.check_parent(runtime, changes, node.uuid)
         _fit_group(runtime, changes, changes.get("driver", node.driver))
         if "maintenance" in changes or "maintenance_reason" in changes:
-            changes["fault"] = None  # an operator's word stands in place of what a clock found
+            changes["fault"] = None  # an operator's word stands for what the service found
         if changes.get("maintenance") is False:
             changes["maintenance_reason"] = None
         if "driver" in changes or reset_interfaces or _names_interface(changes):
@@ -193,8 +193,8 @@ def set_maintenance(
 ) -> None:
     """Set or clear maintenance without a lock, so that it works on a busy node.
 
-    Either way it is the operator's word from now on: a fault that a clock had found is
-    cleared, so that no clock ends this maintenance.
+    Either way it is the operator's word from now on: a fault that the service had found is
+    cleared, so that the service does not end this maintenance.
     """
     node = nodes.get(runtime.database, node_id)
     values = {"maintenance": on, "maintenance_reason": reason if on else None, "fault": None}

@@ -118,6 +118,16 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
 }
 
 
+def whose(node_id: Any, name: str, value: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a row is of a node which a filter lets through.
+
+    :param node_id: the row's column with the node's row id.
+    :param name: one of :data:`FILTERS`.
+    """
+    within: sa.ColumnElement[bool] = node_id.in_(sa.select(Node.id).where(FILTERS[name](value)))
+    return within
+
+
 def condition(name: str, value: Any) -> sa.ColumnElement[bool]:
     """Return what a filter of a driver's periodic method asks of a node.
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from deploysteps import exceptions
+from deploysteps.db import nodes
 from deploysteps.db.engine import Database, again
 from deploysteps.db.group_models import Portgroup
-from deploysteps.db.models import Node, Port
+from deploysteps.db.models import Port
 from deploysteps.db.saved import Saved
-
-_NODES = sa.select(Node.id)
 
 PORTGROUPS = Saved(
     Portgroup,
     lambda ident: exceptions.PortgroupNotFound(portgroup=ident),
     filters={
         "node_id": lambda v: Portgroup.node_id == v,
-        "shard_in": lambda v: Portgroup.node_id.in_(_NODES.where(Node.shard.in_(v))),
+        "shard_in": lambda v: nodes.whose(Portgroup.node_id, "shard_in", v),
         "address": lambda v: Portgroup.address == v.lower(),
         # What a project sees: those of nodes that it owns or has on loan.
-        "visible_to": lambda v: Portgroup.node_id.in_(
-            _NODES.where(sa.or_(Node.owner == v, Node.lessee == v))
-        ),
+        "visible_to": lambda v: nodes.whose(Portgroup.node_id, "visible_to", v),
     },
 )
 

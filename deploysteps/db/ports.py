@@ -9,9 +9,9 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from deploysteps import exceptions
-from deploysteps.db import types
+from deploysteps.db import nodes, types
 from deploysteps.db.engine import Database, again
-from deploysteps.db.models import Node, Port
+from deploysteps.db.models import Port
 from deploysteps.db.pages import exists, fetch, is_uuid, page, rows_of, translating
 
 
@@ -60,10 +60,9 @@ def listing(
     if portgroup is not None:
         query = query.where(Port.portgroup_uuid == portgroup)
     if shards is not None:
-        query = query.where(Port.node_id.in_(sa.select(Node.id).where(Node.shard.in_(shards))))
+        query = query.where(nodes.whose(Port.node_id, "shard_in", shards))
     if visible_to is not None:
-        its = sa.or_(Node.owner == visible_to, Node.lessee == visible_to)
-        query = query.where(Port.node_id.in_(sa.select(Node.id).where(its)))
+        query = query.where(nodes.whose(Port.node_id, "visible_to", visible_to))
     return database.read(
         lambda c: page(
             query, Port, c, limit=limit, marker=marker, sort_key=sort_key, sort_dir=sort_dir

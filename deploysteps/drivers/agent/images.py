@@ -20,10 +20,8 @@ _PARTITIONS = ("kernel", "ramdisk", "root_gb")
 _FORMATS = ("raw", "gpt", "qcow2", "iso", "ploop", "vdi", "vhd", "vhdx", "vmdk")
 _CHECKSUMS = {32: "md5", 64: "sha256", 128: "sha512"}
 """Lengths by which the agent tells what a bare ``image_checksum`` is."""
+_CHECKSUM = f"{', '.join(_CHECKSUMS.values())}, or the URL of a file with it"
 _HEX = re.compile(r"[0-9A-Fa-f]+")
-
-
-_CHECKSUM = "sha256, sha512, or the URL of a file with it"
 
 
 def check(instance_info: Mapping[str, Any]) -> None:
