@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +21,10 @@ from oslo_context.context import get_admin_context
 
 from deploysteps import exceptions
 from deploysteps.conductor import task_manager, words
-from deploysteps.conductor.charge import chosen, group_of, is_of_group
+from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.db import conductors, nodes, runs, sweeps
+from deploysteps.db import nodes, runs, sweeps
 from deploysteps.db.sweeps import User
 from deploysteps.drivers.base import BaseInterface
 from deploysteps.drivers.periodic import Periodic
@@ -139,24 +139,20 @@ class Periodics:
                 break
             called += self._call(job, user)
             if called == declared.limit:
-                job.last = user.node_id
+                job.last = user.node.id
                 break
         return called
 
     def _mine(self, job: Job, found: list[User]) -> list[User]:
         """Return the nodes that fall to this conductor, those not seen last time first."""
-        found = [user for user in found if is_of_group(self._runtime, user.conductor_group)]
         if found:
-            timeout = self._runtime.conf.conductor.heartbeat_timeout
-            group = group_of(self._runtime)
-            hosts = _hosts(conductors.offers(self._runtime.database, timeout, group), job)
-            me = self._runtime.host
-            found = [user for user in found if chosen(user.uuid, {*hosts[user.driver], me}) == me]
-        return sorted(found, key=lambda user: (user.node_id <= job.last, user.node_id))
+            charge = Charge(self._runtime)
+            found = [user for user in found if charge.mine(user.node)]
+        return sorted(found, key=lambda user: (user.node.id <= job.last, user.node.id))
 
     def _call(self, job: Job, user: User) -> bool:
         """Call a method for one node, for so long as it may take; False when it was left out."""
-        if user.uuid in job.hanging:
+        if user.node.uuid in job.hanging:
             return False
         answers: list[bool] = []
         call = threading.Thread(
@@ -168,11 +164,11 @@ class Periodics:
             return any(answers)
         LOG.warning(
             "Node %s: %s has not come back for %g s; meanwhile it is called for other nodes",
-            user.uuid,
+            user.node.uuid,
             job.label,
             _LONG_CALL,
         )
-        job.hanging[user.uuid] = call
+        job.hanging[user.node.uuid] = call
         return True
 
     def _called(self, job: Job, user: User) -> bool:
@@ -181,7 +177,7 @@ class Periodics:
         try:
             with task_manager.acquire(
                 get_admin_context(),
-                user.node_id,
+                user.node.id,
                 shared=declared.shared_task,
                 purpose=declared.purpose,
                 retry=False,
@@ -192,12 +188,12 @@ class Periodics:
                 task.speaks_for = job.kind
                 self._call_task(job, task)
         except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
-            LOG.debug("%s leaves node %s out this time: %s", job.label, user.uuid, exc)
+            LOG.debug("%s leaves node %s out this time: %s", job.label, user.node.uuid, exc)
             return False
         except exceptions.LockLost as exc:
-            LOG.warning("%s on node %s stops: %s", job.label, user.uuid, exc)
+            LOG.warning("%s on node %s stops: %s", job.label, user.node.uuid, exc)
         except BaseException:
-            LOG.exception("%s could not be called for node %s", job.label, user.uuid)
+            LOG.exception("%s could not be called for node %s", job.label, user.node.uuid)
         return True
 
     def _call_task(self, job: Job, task: TaskManager) -> None:
@@ -257,25 +253,10 @@ def _wanted(job: Job, user: User) -> bool:
     predicate = job.declared.predicate
     if predicate is None:
         return True
-    told = {"uuid": user.uuid, "driver": user.driver, "conductor_group": user.conductor_group}
+    node = user.node
+    told = {"uuid": node.uuid, "driver": node.driver, "conductor_group": node.conductor_group}
     try:
         return bool(predicate(SimpleNamespace(**(told | user.fields))))
     except Exception:
-        LOG.exception("The predicate of %s failed for node %s", job.label, user.uuid)
+        LOG.exception("The predicate of %s failed for node %s", job.label, user.node.uuid)
         return False
-
-
-def _hosts(offers: Mapping[str, Collection[conductors.Offer]], job: Job) -> dict[str, list[str]]:
-    """Return hardware type -> the conductors that offer the interface for it."""
-    return {
-        driver: [
-            host
-            for host, offered in offers.items()
-            if any(
-                (offer.hardware_type, offer.interface_type) == (driver, job.kind)
-                and offer.interface_name in known
-                for offer in offered
-            )
-        ]
-        for driver, known in job.names.items()
-    }

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from deploysteps import exceptions, states
 from deploysteps.db import nodes
 from deploysteps.db.engine import Database, again
-from deploysteps.db.models import Node, NodeHistory, StepAttempt, StepRun, table
+from deploysteps.db.models import INTERFACE_COLUMNS, Node, NodeHistory, StepAttempt, StepRun, table
 from deploysteps.db.node import COLUMN_KEYS
 from deploysteps.db.pages import has, made
 from deploysteps.db.runs import WAITING
@@ -135,12 +135,12 @@ def take_wait(database: Database, key: Key, conductor: str) -> None:
 class User(NamedTuple):
     """A node that uses an interface, as far as a driver's predicate may look at it."""
 
-    node_id: int
-    uuid: str
-    driver: str
-    conductor_group: str
-    interface: str | None
+    node: Node
+    """Of it only what names it, and what tells whose it is: its driver, interfaces and group."""
     fields: dict[str, Any]
+
+
+_WHOSE = ("id", "uuid", "driver", "conductor_group", *INTERFACE_COLUMNS.values())
 
 
 def check_fields(fields: Collection[str]) -> None:
@@ -179,14 +179,13 @@ def users(
         for driver, known in names.items()
         for name in known
     ]
-    always = (_N.c.id, _N.c.uuid, _N.c.driver, _N.c.conductor_group, own)
     told = [
         name
         for field in fields
         for name in ((_INTERNAL, *COLUMN_KEYS) if field == _INTERNAL else (field,))
     ]
     query = (
-        sa.select(*always, *(_N.c[name] for name in told if name not in {c.name for c in always}))
+        sa.select(*(_N.c[name] for name in dict.fromkeys((*_WHOSE, *told))))
         .where(sa.or_(sa.false(), *used))
         .where(*(nodes.condition(name, value) for name, value in filters.items()))
         .order_by(_N.c.id)
@@ -194,11 +193,7 @@ def users(
     rows = database.read(lambda c: list(c.execute(query).mappings()))
     return [
         User(
-            row["id"],
-            row["uuid"],
-            row["driver"],
-            row["conductor_group"],
-            row[own.name],
+            made(Node, **{name: row[name] for name in _WHOSE}),
             {field: _told(dict(row), field) for field in fields},
         )
         for row in rows

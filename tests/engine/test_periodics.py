@@ -336,6 +336,16 @@ def test_each_node_falls_to_one_of_the_conductors(build, database):
     assert all(seen)
 
 
+def test_a_node_falls_to_a_conductor_that_offers_all_its_interfaces(build, database):
+    """Another one, though it offers this interface, could not build the node's driver."""
+    able = build(raid=Looks)
+    offers = [offer for offer in able._runtime.registry.offers() if offer[1] != "boot"]
+    conductors.register(database, "conductor-2", "b2", offers)
+    for number in range(12):
+        add(database, f"n{number}", **WAITING)
+    assert able.run(the_job(able)) == 12
+
+
 def test_a_node_that_got_another_interface_meanwhile_is_left_out(build, database, monkeypatch):
     periodics = build(raid=Looks)
     add(database, "one", **WAITING)
