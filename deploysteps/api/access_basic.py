@@ -18,6 +18,7 @@ import bcrypt
 from oslo_config import cfg
 
 from deploysteps import exceptions, texts
+from deploysteps.addresses import network
 from deploysteps.api import errors
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Users:
     A check by bcrypt takes tens of milliseconds, on purpose. Who proves the
     same again is known for a minute, by a digest that only this process can
     make; and but few threads do such checks at a time, so that guessing
-    passwords slows down the guessing and nobody else.
+    passwords from one address slows down the guessing and nobody elsewhere.
     """
 
     def __init__(self, path: str, threads: int) -> None:
@@ -57,7 +58,7 @@ class Users:
         self._nobody = _hash_of_nobody(self._hashes)
         self._key = secrets.token_bytes(32)
         self._answers: dict[bytes, tuple[float, bool]] = {}
-        self._gate = Gate(max(1, threads // 4))
+        self._gate = Gate(threads)
 
     def strangers(self, names: Iterable[str]) -> list[str]:
         """Return a sentence for each of these names that no user has."""
@@ -126,21 +127,29 @@ class Users:
 
 @dataclasses.dataclass(slots=True)
 class _Check:
-    """A check that runs, and those who wait for what comes out."""
+    """A check that runs, and who waits for what comes out."""
 
     user: str
-    address: str
-    waiting: int = 0
+    place: str
+    waiting: list[str] = dataclasses.field(default_factory=list)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
 class Gate:
-    """Lets few checks run at a time: one for each password, half of all for a user or address."""
+    """Lets few checks run at a time, one for each password, and few requests wait for them.
 
-    def __init__(self, most: int) -> None:
-        """Make it for ``most`` checks."""
-        self._most = most
-        self._of_one = max(1, most // 2)
+    An address has half of the checks. A user has all but one of them, but always more than an
+    address: who guesses his password from one leaves him room elsewhere, and who guesses it
+    from many leaves room for others. Nor do the requests from one address hold more than half
+    of the threads.
+    """
+
+    def __init__(self, threads: int) -> None:
+        """Make it for a server with so many threads."""
+        self._most = max(2, threads // 4)
+        self._of_place = self._most // 2
+        self._of_user = max(self._of_place + 1, self._most - 1)
+        self._waiting = max(2, threads // 2)
         self._lock = threading.Lock()
         self._running: dict[bytes, _Check] = {}
 
@@ -150,28 +159,34 @@ class Gate:
 
         :raises Busy: it is full.
         """
+        place = network(address)
         with self._lock:
             check = self._running.get(digest)
-            if check is None:
-                running = list(self._running.values())
-                same = max(
-                    sum(other.user == user for other in running),
-                    sum(other.address == address for other in running),
-                )
-                if len(running) >= self._most or same >= self._of_one:
-                    raise errors.Busy()
-                check = self._running[digest] = _Check(user, address)
-            elif check.waiting >= self._most * 2:
+            if not self._has_room(check, user, place):
                 raise errors.Busy()
-            check.waiting += 1
+            if check is None:
+                check = self._running[digest] = _Check(user, place)
+            check.waiting.append(place)
         try:
             with check.lock:
                 yield
         finally:
             with self._lock:
-                check.waiting -= 1
+                check.waiting.remove(place)
                 if not check.waiting:
                     del self._running[digest]
+
+    def _has_room(self, check: _Check | None, user: str, place: str) -> bool:
+        running = self._running.values()
+        if sum(other.waiting.count(place) for other in running) >= self._waiting:
+            return False
+        if check is not None:
+            return len(check.waiting) < self._waiting
+        return (
+            len(running) < self._most
+            and sum(other.place == place for other in running) < self._of_place
+            and sum(other.user == user for other in running) < self._of_user
+        )
 
 
 class HttpBasic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import threading
@@ -199,43 +200,88 @@ def test_long_passwords_and_strange_bytes_are_no_error(users):
     assert not found.check("\udcff".encode("utf-8", "surrogatepass").decode("latin-1"), b"x", "a")
 
 
-def test_guessing_passwords_takes_a_part_of_the_threads(users, monkeypatch):
-    """Who floods is told to come later, one address, or one user, sooner than all."""
-    found = access_basic.Users(str(users), 16)  # so that 4 are checked at a time, 2 of an address
-    assert found.check("alice", b"secret", "a")
-    going, go_on = threading.Semaphore(0), threading.Event()
+@pytest.fixture
+def guessed(users, monkeypatch):
+    """Begin checks that do not end; gives (the users, how to begin one)."""
+    found = access_basic.Users(str(users), 16)  # 4 at a time: 2 of an address, 3 of a user
+    assert found.check("alice", b"secret", "10.0.0.1")
+    going, go_on, threads = threading.Semaphore(0), threading.Event(), []
 
     def slow(password, wanted):
         going.release()
         go_on.wait(20)
         return False
 
+    def begin(*guess):
+        threads.append(threading.Thread(target=found.check, args=guess, daemon=True))
+        threads[-1].start()
+        assert going.acquire(timeout=10)
+
     monkeypatch.setattr(bcrypt, "checkpw", slow)
-    guesses = [
-        ("alice", b"1", "a"),
-        ("mallory", b"2", "a"),
-        ("alice", b"3", "b"),
-        ("bob", b"4", "b"),
-    ]
-    threads = [threading.Thread(target=found.check, args=guess, daemon=True) for guess in guesses]
-    for thread in threads[:2]:
-        thread.start()
-    assert all(going.acquire(timeout=10) for _ in range(2))
-    with pytest.raises(errors.Busy):
-        found.check("bob", b"5", "a")
-    threads[2].start()
-    assert going.acquire(timeout=10)
-    with pytest.raises(errors.Busy):
-        found.check("alice", b"5", "c")
-    threads[3].start()
-    assert going.acquire(timeout=10)
-    with pytest.raises(errors.Busy):
-        found.check("carol", b"5", "d")
-    assert found.check("alice", b"secret", "a"), "who is known does not wait"
+    yield found, begin
     go_on.set()
     for thread in threads:
         thread.join(10)
     assert not found._gate._running
+
+
+def test_guessing_passwords_takes_a_part_of_the_threads(guessed):
+    """Who floods is told to come later, one address, or one user, sooner than all."""
+    found, begin = guessed
+    begin("alice", b"1", "a")
+    begin("mallory", b"2", "a")
+    with pytest.raises(errors.Busy):
+        found.check("bob", b"5", "a")
+    begin("alice", b"3", "b")
+    begin("bob", b"4", "b")
+    with pytest.raises(errors.Busy):
+        found.check("carol", b"5", "d")
+    assert found.check("alice", b"secret", "a"), "who is known does not wait"
+
+
+def test_guessing_for_one_user_from_many_addresses_leaves_room_for_others(guessed):
+    found, begin = guessed
+    for number in range(3):
+        begin("alice", b"%d" % number, f"10.0.0.{number}")
+    with pytest.raises(errors.Busy):
+        found.check("alice", b"5", "10.0.0.9")
+    begin("bob", b"5", "10.0.0.9")
+
+
+@pytest.mark.parametrize(
+    ("mine", "hers"),
+    [
+        (("10.0.0.1", "::ffff:10.0.0.1"), "10.0.0.2"),
+        (("2001:db8::1", "2001:db8::ffff:1"), "2001:db8:0:1::1"),
+    ],
+)
+def test_nobody_keeps_a_user_out_elsewhere_by_guessing_her_password(guessed, mine, hers):
+    """Whatever part of a network he has: she is checked, and not told to come later."""
+    found, begin = guessed
+    begin("alice", b"1", mine[0])
+    begin("alice", b"2", mine[1])
+    for address in mine:
+        with pytest.raises(errors.Busy):
+            found.check("alice", b"3", address)
+    begin("alice", b"her own", hers)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 7, 8, 12, 15, 20, 100, 1000])
+def test_one_address_never_fills_the_gate(threads):
+    """However few threads there are; nor do those from there who wait hold all of them."""
+    gate = access_basic.Gate(threads)
+    with contextlib.ExitStack() as inside:
+        with pytest.raises(errors.Busy):
+            for number in range(threads + 2):
+                inside.enter_context(gate(b"%d" % number, "alice", "a"))
+        inside.enter_context(gate(b"hers", "alice", "b"))
+        assert gate._has_room(None, "bob", "c") == (threads >= 12)
+        waiting = gate._running[b"0"].waiting
+        waiting += ["a"] * threads
+        assert not gate._has_room(gate._running[b"0"], "alice", "a")
+        assert not gate._has_room(gate._running[b"hers"], "alice", "a")
+        del waiting[1:]
+    assert not gate._running
 
 
 def test_a_name_with_a_role_that_the_file_does_not_have_is_told_at_the_start(conf, users, caplog):
