@@ -24,6 +24,7 @@ from sqlalchemy import exc as sa_exc
 from deploysteps import exceptions, secrets
 from deploysteps.db import counting, dialects
 from deploysteps.db.failures import (
+    code_of,
     has_no_room,
     is_disconnect,
     is_transient,
@@ -212,8 +213,9 @@ class Database:
         :raises Invalid: with the remedy.
         """
         error = getattr(exc, "inner_exception", None) or exc
-        code = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
-        sent = size_of(getattr(error, "params", None)) if is_disconnect(exc) else 0
+        code, sent = code_of(exc), 0
+        if is_disconnect(exc):
+            sent = size_of(getattr(error, "params", None))
         if self.dialect != "mysql" or (code not in _TOO_LARGE and sent < _LEAST_PACKET):
             return
         if code in _TOO_LARGE or sent > self._largest_packet():

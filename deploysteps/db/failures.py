@@ -14,7 +14,10 @@ _TIMING = (
     "could not serialize",
     "lock wait timeout",
 )
+_FULL = (1021, 1114, "53100")
+"""MariaDB and MySQL: the disk is full, a table cannot grow; PostgreSQL: the disk is full."""
 _NO_ROOM = ("disk is full", "disk full", "no space left on device", "disk i/o error")
+"""What is told without a code of its own, by SQLite above all."""
 _ESCAPED = "\"'\\\n\r\0\x1a"
 """What MariaDB and MySQL are sent with a backslash before it."""
 
@@ -24,6 +27,16 @@ def reason_of(exc: BaseException) -> str:
     inner = getattr(exc, "inner_exception", None) or exc
     inner = getattr(inner, "orig", None) or inner
     return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
+
+
+def code_of(exc: BaseException) -> int | str | None:
+    """Return the code of what the database said: MariaDB's number, else the SQLSTATE."""
+    inner = getattr(exc, "inner_exception", None) or exc
+    said = getattr(inner, "orig", None)
+    number = next(iter(getattr(said, "args", ())), None)
+    if isinstance(number, int):
+        return number  # MariaDB's SQLSTATE is "HY000" for most of what it says
+    return getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
 
 
 def is_disconnect(exc: BaseException) -> bool:
@@ -44,6 +57,8 @@ def is_transient(exc: BaseException) -> bool:
 
 def has_no_room(exc: BaseException) -> bool:
     """Tell whether there is no room for what was to be written."""
+    if code_of(exc) in _FULL:
+        return True
     text = reason_of(exc).lower()
     return any(words in text for words in _NO_ROOM)
 

@@ -346,6 +346,31 @@ def test_what_will_not_get_better_is_not_tried_again(database, pauses):
     assert told.value.__cause__ is not told.value  # or walking the causes never ends
 
 
+FULL = {
+    "mysql": (
+        "SET max_heap_table_size = 16384",
+        "CREATE TEMPORARY TABLE full_one (x CHAR(250)) ENGINE = MEMORY",
+        "INSERT INTO full_one SELECT 'x' FROM information_schema.columns",
+    ),
+    "postgresql": ("DO $$ BEGIN RAISE EXCEPTION 'kein Platz' USING ERRCODE = '53100'; END $$",),
+}
+
+
+@pytest.mark.parametrize("kind", FULL, indirect=True)
+def test_a_server_without_room_is_known_by_its_code(database, pauses):
+    """F52: its words are of its language, and a tablespace that cannot grow is "table is full"."""
+
+    def work(connection):
+        for statement in FULL[database.dialect]:
+            connection.exec_driver_sql(statement)
+
+    with pytest.raises(exceptions.DatabaseUnavailable, match="is full|kein Platz"):
+        database.write(work)
+    assert database.is_full and pauses == []
+    database.write(lambda c: c.exec_driver_sql("SELECT 1") and None)
+    assert not database.is_full
+
+
 def test_two_writers_in_each_others_way(database, make):
     """A real deadlock on the servers; on SQLite one writer waits for the other."""
     first, second = make(database, name="1"), make(database, name="2")
