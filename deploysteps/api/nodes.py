@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps import exceptions, states
+from deploysteps.access.caller import Caller
 from deploysteps.api import (
     answer_schemas,
     arguments,
@@ -69,8 +70,8 @@ class _Nodes(call.Resource):
         """Return how a request sees these nodes; the queries do not grow with them."""
         base, version = self.services.base(req), call.version(req)
         seen = versions.shown(fields, versions.NODE_FIELDS, version)
-        beside = self.beside(seen, [item.id for item in found])
         caller = call.caller(req)
+        beside = self.beside(caller, seen, [item.id for item in found])
         return lambda item: render.node(
             item,
             base=base,
@@ -83,11 +84,11 @@ class _Nodes(call.Resource):
             },
         )
 
-    def beside(self, seen: Collection[str], ids: Sequence[int]) -> bulk.Beside:
+    def beside(self, caller: Caller, seen: Collection[str], ids: Sequence[int]) -> bulk.Beside:
         """Return what of these fields is no column of nodes; the queries do not grow with them."""
         found: dict[str, Callable[[Any], Any]] = {}
         if "conductor" in seen:
-            found["conductor"] = offers.in_charge(self.services)
+            found["conductor"] = offers.in_charge(self.services, caller)
         if "traits" in seen:
             held = traits.of_nodes(self.database, ids)
             found["traits"] = lambda item: held.get(item.id, [])
@@ -112,7 +113,8 @@ class _NodeList(_Nodes):
         fields = listed_fields(
             query, versions.NODE_FIELDS, versions.NODE_ITEM, version, detail=self.detail
         )
-        filters = self._filters(query, version)
+        caller = call.caller(req)
+        filters = self._filters(query, version, caller)
         page = paging.asked(query, self.conf.api.max_limit, _SORTABLE)
         if page.sort_key in versions.NODE_FIELDS:
             versions.check(page.sort_key, versions.NODE_FIELDS, version)
@@ -120,17 +122,17 @@ class _NodeList(_Nodes):
         permits.sort(req, page.sort_key)
         if in_chassis is not None:
             filters["chassis_uuid"] = self._chassis(req, in_chassis[:255])
-        project = call.caller(req).only("node")
+        project = caller.only("node")
         if project is not None:
             filters["visible_to"] = project
             if page.marker is not None:
                 permits.marker(req, page.marker, functools.partial(nodes.get, self.database))
         seen = versions.shown(fields, versions.NODE_FIELDS, version)
         base = self.services.base(req)
-        writer = bulk.NodeWriter(seen, base=base, version=version, caller=call.caller(req))
+        writer = bulk.NodeWriter(seen, base=base, version=version, caller=caller)
         rows = nodes.rows(self.database, writer.columns, filters=filters, **page.fetched())
         shown = rows[: page.limit]
-        beside = self.beside(seen, [writer.item(row).id for row in shown])
+        beside = self.beside(caller, seen, [writer.item(row).id for row in shown])
         onward = None
         if len(rows) > len(shown):
             onward = paging.onward(page, writer.item(shown[-1]).uuid, req=req, base=base)
@@ -144,7 +146,7 @@ class _NodeList(_Nodes):
         may_know = call.caller(req).may("baremetal:chassis:get")
         return chassis.get(self.database, ident).uuid if may_know else ident.lower()
 
-    def _filters(self, query: Query, version: int) -> dict[str, Any]:
+    def _filters(self, query: Query, version: int, caller: Caller) -> dict[str, Any]:
         given = [name for name in versions.NODE_FILTERS if name in query]
         versions.check_all(given, versions.NODE_FILTERS, version)
         found = {name: _taken(query, name) for name in given}
@@ -153,7 +155,7 @@ class _NodeList(_Nodes):
         if not found.pop("include_children", None) and "parent_node" not in found:
             found["has_parent"] = False  # a part of a machine is none that could be used
         if "conductor" in found:
-            found["id_in"] = offers.nodes_of(self.services, found.pop("conductor"))
+            found["id_in"] = offers.nodes_of(self.services, found.pop("conductor"), caller)
         return found
 
 

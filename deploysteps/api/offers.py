@@ -6,20 +6,33 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from deploysteps.access.caller import Caller
+from deploysteps.api import permits
 from deploysteps.api.call import Services
 from deploysteps.conductor.charge import Ring
 from deploysteps.db import conductors, nodes
 from deploysteps.db.models import INTERFACE_COLUMNS
 
-SERVED = ("uuid", "driver", "conductor_group", "reservation", *INTERFACE_COLUMNS.values())
+SERVED = (
+    "uuid",
+    "owner",
+    "lessee",
+    "driver",
+    "conductor_group",
+    "reservation",
+    *INTERFACE_COLUMNS.values(),
+)
 Served = namedtuple("Served", SERVED)  # type: ignore[misc]
-"""What of a node tells its conductor."""
+"""What of a node tells its conductor, and who may know who that is."""
 
 Charge = Callable[[Any], str | None]
 
 
-def in_charge(services: Services) -> Charge:
-    """Return what tells a node's conductor: who works on it, or else whom it falls to."""
+def in_charge(services: Services, caller: Caller) -> Charge:
+    """Return what tells a caller a node's conductor: who works on it, or else whom it falls to.
+
+    Where ``reservation`` is kept back from him, it is always the latter.
+    """
     groups = {one.hostname: one.conductor_group for one in conductors.listing(services.database)}
     offered: dict[str, dict[str, Any]] = {}
     for hostname, offers in _alive(services).items():
@@ -27,15 +40,18 @@ def in_charge(services: Services) -> Charge:
     rings = {group: Ring(offers) for group, offers in offered.items()}
 
     def conductor(node: Any) -> str | None:
+        holder: str | None = node.reservation
+        if holder and not permits.kept_back(caller, node, ("reservation",)):
+            return holder
         ring = rings.get(node.conductor_group.lower())
-        return node.reservation or (ring.host(node) if ring else None)
+        return ring.host(node) if ring else None
 
     return conductor
 
 
-def nodes_of(services: Services, conductor: str) -> list[int]:
-    """Return the row ids of the nodes that a conductor works on, or that fall to it."""
-    charge = in_charge(services)
+def nodes_of(services: Services, conductor: str, caller: Caller) -> list[int]:
+    """Return the row ids of the nodes whose conductor this is, as a caller is told."""
+    charge = in_charge(services, caller)
     rows = nodes.every(services.database, ("id", *SERVED))
     return [row[0] for row in rows if charge(Served(*row[1:])) == conductor]
 

@@ -22,7 +22,8 @@ from deploysteps.access.rules import list_rules
 from deploysteps.api import access, access_basic, call, errors, hosts
 from deploysteps.api.app import create_app
 from deploysteps.api.operations import Operation
-from deploysteps.db import chassis, nodes, ports, runbooks
+from deploysteps.db import chassis, conductors, nodes, ports, runbooks
+from deploysteps.steps import INTERFACE_TYPES
 from tests.support_access import LESSEE, OTHER, OWNER, keystone, token
 from tests.support_api import Answer
 from tests.support_sql import counting
@@ -571,6 +572,29 @@ def test_a_lessee_does_not_see_what_is_inside_of_the_infrastructure(house):
     assert owner["driver_info"]["address"] == "10.0.0.1" and owner["last_error"] == "it failed"
     listed = house("GET", "/v1/nodes/detail", **token("lessee", "reader")).body["nodes"]
     assert "10.0.0" not in json.dumps(listed) and "it failed" not in json.dumps(listed)
+
+
+def test_a_lessee_is_not_told_by_another_field_who_works_on_the_node(house, sqlite):
+    """``conductor`` is of the lock's holder; to him it is the one that the node falls to."""
+    offered = [conductors.Offer("fake-hardware", kind, "fake", True) for kind in INTERFACE_TYPES]
+    conductors.register(sqlite, "falls-to", "b", offered)
+
+    def told(scope):
+        asked = {
+            "one": house("GET", "/v1/nodes/lent?fields=conductor", **token(scope, "admin")),
+            "all": house("GET", "/v1/nodes?fields=name,conductor", **token(scope, "admin")),
+        }
+        listed = {item["name"]: item["conductor"] for item in asked["all"].body["nodes"]}
+        assert asked["one"].body["conductor"] == listed["lent"]
+        return listed["lent"]
+
+    def by(scope, host):
+        path = f"/v1/nodes?fields=name&conductor={host}"
+        return {n["name"] for n in house("GET", path, **token(scope, "admin")).body["nodes"]}
+
+    assert told("owner") == told("system") == "conductor-1" and told("lessee") == "falls-to"
+    assert "lent" in by("owner", "conductor-1") and by("owner", "falls-to") == set()
+    assert by("lessee", "conductor-1") == set() and by("lessee", "falls-to") == {"lent"}
 
 
 def test_answers_of_all_verbs_hide_the_same(house, sqlite, conductor):
