@@ -30,15 +30,13 @@ from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.steps import Plan, label_of
 from deploysteps.conductor.task_manager import TaskManager, acquire
 from deploysteps.conductor.workers import Slot
-from deploysteps.db import locks, nodes, runs, transitions, types
+from deploysteps.db import locks, nodes, power, runs, transitions, types
 from deploysteps.db.models import Node, StepAttempt
 from deploysteps.db.sweeps import Orphan
 from deploysteps.db.transitions import Key, key_of
 from deploysteps.steps import CLEAN, DEPLOY, RUNS, SERVICE, VERIFY, Resume, StepFlow, flow_of_state
 
 LOG = logging.getLogger(__name__)
-
-_WELL = {"maintenance": False, "maintenance_reason": None, "fault": None}
 
 
 class HandingOver:
@@ -144,11 +142,28 @@ def service(
         # One who goes on with the step that failed has looked at the machine.
         looked_at = resume is not None and task.node.fault == SERVICE.fault
         refuse(task, states.SERVICE, in_maintenance=None if looked_at else states.SERVICE)
-        if looked_at:
-            for name, value in _WELL.items():
-                setattr(task.node, name, value)
         validate(task, ("power",))
-        _begin(task, hand_over, SERVICE, states.SERVICE, resume, asked, runbook, disable_ramdisk)
+        well = [power.found_well(task.node.id, SERVICE.fault)] if looked_at else []
+        try:
+            _begin(
+                task,
+                hand_over,
+                SERVICE,
+                states.SERVICE,
+                resume,
+                asked,
+                runbook,
+                disable_ramdisk,
+                well,
+            )
+        except locks.Stale:
+            # An operator has set or ended it meanwhile, which needs no lock: his word stays.
+            raise exceptions.Conflict(
+                f"The maintenance of node {task.node.uuid} was changed by another request "
+                "meanwhile; look at it again, and repeat the request."
+            ) from None
+        if looked_at:
+            task.node.stored(power.WELL)
 
 
 def provide(runtime: Runtime, context: Any, node_id: str) -> None:
@@ -183,9 +198,11 @@ def _begin(
     asked: Sequence[Any] | None = None,
     runbook: str | None = None,
     disable_ramdisk: bool | None = None,
+    also: Sequence[locks.Also] = (),
 ) -> None:
     """Plan a run, write that it has begun, and give it to a worker.
 
+    :param also: further statements of the write that begins it.
     :raises InvalidParameterValue: what is asked for cannot be.
     """
     failed = problem = None
@@ -211,6 +228,7 @@ def _begin(
         request=request,
         how=how,
         resumes=failed,
+        also=also,
     )
     hand_over(engine.run, flow, problem, plan.note)
 

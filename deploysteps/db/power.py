@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,6 +21,9 @@ FAULT = "power failure"
 _OF_STEPS = tuple(flow.fault for flow in FLOWS.values() if flow.fault)
 FAULTS = (FAULT, *_OF_STEPS, "rescue abort failure")
 """Every ``fault`` that the field knows."""
+
+WELL: Mapping[str, Any] = {"maintenance": False, "maintenance_reason": None, "fault": None}
+"""What of a node says that nothing was found wrong with its machine."""
 
 UNTOLD = frozenset({states.ENROLL, states.ADOPTFAIL})
 """States at rest in which nothing is known of a machine that could be kept true."""
@@ -101,11 +105,11 @@ def found_faulty(node_id: int, reason: str, fault: str = FAULT, *, must: bool = 
     return Also(statement, {}, must=must)
 
 
-def found_well(node_id: int) -> Also:
+def found_well(node_id: int, fault: str | None = FAULT) -> Also:
     """Take a node out of maintenance, unless it is in it for another reason meanwhile."""
     statement = (
         sa.update(_N)
-        .where(_N.c.id == node_id, _N.c.maintenance == sa.true(), _N.c.fault == FAULT)
-        .values(maintenance=False, maintenance_reason=None, fault=None)
+        .where(_N.c.id == node_id, _N.c.maintenance == sa.true(), _N.c.fault == fault)
+        .values(WELL)
     )
     return Also(statement, {}, must=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from deploysteps import exceptions, states
 from deploysteps.db import nodes, runs
-from deploysteps.drivers import base
+from deploysteps.drivers import base, fake
 from tests import support
 
 DONE: list[Any] = []
@@ -307,6 +308,29 @@ def test_a_failed_run_goes_on_with_the_failed_step_or_after_it(database, start, 
     assert (node.maintenance, node.maintenance_reason, node.fault) == (False, None, None)
     skipped = [e["step"] for e in run.plan if e.get("skip")]
     assert "first" in skipped and ("breaks" in skipped) is (how == "after")
+
+
+@pytest.mark.parametrize("word", [(True, "the fan is broken"), (False, None)])
+def test_an_operators_word_on_maintenance_while_a_resume_begins_stays(database, start, word):
+    """Maintenance is set without the lock: what was read of it with the lock may be over."""
+
+    class Power(fake.FakePower):
+        def validate(self, task):
+            if DONE == ["resumes"]:
+                service.manager.set_node_maintenance(None, task.node.uuid, *word)
+
+    service = start(database, vendor=Failing, power=Power)
+    node = failed(service, database, "service")
+    DONE[:] = ["resumes"]
+    with pytest.raises(exceptions.Conflict, match="maintenance of node"):
+        service.manager.do_node_service(None, node.uuid, resume="after")
+    now = nodes.get(database, node.uuid)
+    assert (now.maintenance, now.maintenance_reason, now.fault) == (*word, None)
+    assert (now.provision_state, now.reservation) == (states.SERVICEFAIL, None)
+    assert DONE == ["resumes"]
+    with pytest.raises(exceptions.NodeInMaintenance) if word[0] else nullcontext():
+        service.manager.do_node_service(None, node.uuid, resume="after")
+        support.settle(database, node.uuid, states.ACTIVE)
 
 
 def test_a_failed_run_does_not_go_on_by_another_plan_and_the_difference_is_told(sqlite, start):
