@@ -38,6 +38,13 @@ _LONG_CALL = 60.0
 """Seconds after which a call is left to itself, and the method is called for other nodes."""
 _MOST_HANGING = 16
 """How many calls of a method that do not come back are borne."""
+_NOT_THE_DRIVERS = (
+    exceptions.NodeLocked,
+    exceptions.ForeignConductorGroup,
+    exceptions.LockLost,
+    exceptions.DatabaseUnavailable,
+)
+"""What comes out of a method and is no failure of its author's."""
 
 
 @dataclasses.dataclass
@@ -187,7 +194,7 @@ class Periodics:
                     return False  # it was given another interface meanwhile
                 task.speaks_for = job.kind
                 self._call_task(job, task)
-        except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
+        except task_manager.NOT_NOW as exc:
             LOG.debug("%s leaves node %s out this time: %s", job.label, user.node.uuid, exc)
             return False
         except exceptions.LockLost as exc:
@@ -207,8 +214,8 @@ class Periodics:
                     job.label,
                     ", ".join(lost),
                 )
-        except (exceptions.NodeLocked, exceptions.LockLost, exceptions.DatabaseUnavailable):
-            raise  # no failure of the driver's
+        except _NOT_THE_DRIVERS:
+            raise
         except BaseException as exc:  # an author's code; SystemExit ends it, not the conductor
             mask = task.masker()
             LOG.error("Node %s: %s failed\n%s", task.node.uuid, job.label, words.traced(exc, mask))

@@ -241,7 +241,7 @@ class Rounds(abc.ABC):
                 self.silent(node, why)
             elif told is not None:
                 self.spoke(node, before, told)
-        except (exceptions.NodeLocked, exceptions.NodeNotFound) as exc:
+        except task_manager.NOT_NOW as exc:
             LOG.debug("Node %s is left out by %s: %s", node.uuid, self.purpose, exc)
         except exceptions.LockLost as exc:
             LOG.warning("Node %s: %s stops: %s", node.uuid, self.purpose, exc)

@@ -44,6 +44,11 @@ _NAMES = ("id", "uuid")
 """What a node is known by, here and by everybody else."""
 
 
+NOT_NOW = (exceptions.NodeLocked, exceptions.NodeNotFound, exceptions.ForeignConductorGroup)
+"""Why a clock leaves a node out this time: somebody is at work on it, or it was taken away or
+moved since it was chosen."""
+
+
 class TaskManager(StepWork, Keeping, StateEvents):
     """See :class:`deploysteps.protocols.Task` for what drivers rely on.
 
@@ -263,6 +268,7 @@ class TaskManager(StepWork, Keeping, StateEvents):
         """Turn a shared task into an exclusive one and re-read the node.
 
         :raises NodeLocked: another operation holds it.
+        :raises ForeignConductorGroup: other conductors work on it by now.
         """
         if self.lock is not None:
             return
@@ -334,14 +340,8 @@ class TaskManager(StepWork, Keeping, StateEvents):
 
     def release_resources(self) -> None:
         """Free the lock; a second call does nothing."""
-        if self.lock is None or self.lock.token is None:
-            return
-        token = self.lock.token
-        try:
-            if not locks.release(self.runtime.database, self.lock):
-                LOG.warning("Node %s: the lock was lost before it was freed", self.node.uuid)
-        finally:
-            self.runtime.active.discard(token)
+        if self.lock is not None:
+            _release(self.runtime, self.lock)
 
     def abandon(self) -> None:
         """Leave the lock in place as a crash would: the recovery loop finds it."""
@@ -404,7 +404,8 @@ def acquire(
     :param any_group: for what only changes records: also on nodes of other conductor groups.
     :raises NodeNotFound: there is no such node.
     :raises NodeLocked: naming the holder.
-    :raises ForeignConductorGroup: other conductors work on it.
+    :raises ForeignConductorGroup: other conductors work on it, also where that is so only since
+        this waited for the lock.
     """
     runtime = runtime or runtimes.current()
     node = node_id if isinstance(node_id, Node) else nodes.get(runtime.database, node_id)
@@ -412,7 +413,7 @@ def acquire(
         charge.refuse_foreign(runtime, node)
     lock = None
     if not shared:
-        lock, node = _grant(runtime, node.id, purpose, retry)
+        lock, node = _grant(runtime, node.id, purpose, retry, any_group)
     return adopt(runtime, context, node, lock, purpose)
 
 
@@ -445,7 +446,20 @@ def _name_current(node: Node, attempt: StepAttempt | None) -> None:
             setattr(node, flow.step_field, entry)
 
 
-def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[Lock, Node]:
+def _grant(
+    runtime: Runtime, node_id: int, purpose: str, retry: bool, any_group: bool = False
+) -> tuple[Lock, Node]:
+    lock, node = _granted(runtime, node_id, purpose, retry)
+    if not any_group:
+        try:
+            charge.refuse_foreign(runtime, node)  # it may have been moved before the lock was free
+        except BaseException:
+            _release(runtime, lock)
+            raise
+    return lock, node
+
+
+def _granted(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[Lock, Node]:
     conf = runtime.conf.conductor
     tries = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(exceptions.NodeLocked),
@@ -463,3 +477,15 @@ def _grant(runtime: Runtime, node_id: int, purpose: str, retry: bool) -> tuple[L
         raise
     finally:
         counts.LOCK_SECONDS.add(seconds=time.monotonic() - began)
+
+
+def _release(runtime: Runtime, lock: Lock) -> None:
+    """Free a lock; a second call does nothing."""
+    token = lock.token
+    if token is None:
+        return
+    try:
+        if not locks.release(runtime.database, lock):
+            LOG.warning("Node %s: the lock was lost before it was freed", lock.node_uuid)
+    finally:
+        runtime.active.discard(token)

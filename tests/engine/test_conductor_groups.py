@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
+from deploysteps.conductor import power_sync, task_manager
 from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.periodics import Periodics
 from deploysteps.conductor.recovery import Recovery
@@ -118,6 +119,70 @@ def test_a_node_moves_only_into_a_group_that_serves_its_driver(database, start):
     assert manager.update_node(None, node.uuid, {"conductor_group": ""}).conductor_group == ""
     manager.do_node_deploy(None, node.uuid)
     support.settle(database, node.uuid, states.ACTIVE)
+
+
+@pytest.fixture
+def moved(database, monkeypatch) -> None:
+    """Give a node another group between the moment it is read and that in which it is locked."""
+    grant = locks.grant
+
+    def late(database: Any, node_id: int, host: str, purpose: str, **more: Any) -> Any:
+        if host == "conductor-1":
+            nodes.set_unlocked(database, node_id, {"conductor_group": "rack7"})
+        return grant(database, node_id, host, purpose, **more)
+
+    monkeypatch.setattr(task_manager.locks, "grant", late)
+
+
+def test_a_node_that_moves_while_its_lock_is_waited_for_is_refused(database, start, moved):
+    service = start(database)
+    node = service.manager.create_node(
+        None, {"driver": "test-hardware", "provision_state": states.AVAILABLE}
+    )
+    with pytest.raises(exceptions.ForeignConductorGroup):
+        service.manager.do_node_deploy(None, node.uuid)
+    found = nodes.get(database, node.uuid)
+    assert found.reservation is None and found.provision_state == states.AVAILABLE
+    assert not service.runtime.active
+    nodes.set_unlocked(database, node.id, {"conductor_group": ""})
+    with task_manager.acquire(None, node.uuid, shared=True, runtime=service.runtime) as task:
+        with pytest.raises(exceptions.ForeignConductorGroup):
+            task.upgrade_lock()
+        assert task.shared and nodes.get(database, node.uuid).reservation is None
+
+
+def test_clocks_leave_a_node_out_that_moves_while_they_look_at_it(database, start, moved, caplog):
+    class Found(fake.FakePower):
+        def get_power_state(self, task):
+            return states.POWER_OFF
+
+        def supports_power_sync(self, task):
+            return True
+
+    class Looks(fake.FakeRAID):
+        @base.node_periodic(spacing=3600, shared_task=False)
+        def look(self, task):
+            raise AssertionError
+
+    service = start(database, raid=Looks, power=Found)
+    node = service.manager.create_node(
+        None,
+        {
+            "driver": "test-hardware",
+            "provision_state": states.AVAILABLE,
+            "power_state": states.POWER_ON,
+        },
+    )
+    caplog.set_level("WARNING")
+    periodics = Periodics(service.runtime, None)
+    (job,) = periodics.jobs
+    assert periodics.run(job) == 0
+    nodes.set_unlocked(database, node.id, {"conductor_group": ""})
+    sync = power_sync.PowerSync(service.runtime)
+    assert sync.round() == 1
+    sync.stop()
+    assert nodes.get(database, node.id).conductor_group == "rack7"
+    assert not caplog.records
 
 
 def test_clocks_leave_nodes_of_other_groups_alone(database, start):
