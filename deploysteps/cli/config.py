@@ -41,17 +41,13 @@ def _try_all(settings: cfg.ConfigOpts) -> None:
 
     :raises ConfigurationError, DriverLoadError: as that start does.
     """
-    from deploysteps.api import tls
-    from deploysteps.api.access import Access
-    from deploysteps.cli.serve import refuse_no_address, refuse_open_door
+    from deploysteps.cli.serve import read_all
     from deploysteps.conductor.service import check_steps_named
     from deploysteps.drivers.factory import Registry
 
-    refuse_no_address(settings)
-    refuse_open_door(settings)
-    Access.of(settings)
-    tls.context(settings)
-    check_steps_named(settings, Registry(settings))
+    _access, service = read_all(settings)
+    service.database.dispose()
+    check_steps_named(settings, Registry(settings))  # a conductor does it as it starts
 
 
 @config.command("check")
@@ -60,7 +56,8 @@ def check(state: State) -> None:
     """Check every value that is set, what it names, and names that no option has.
 
     What a service would refuse to start with is refused: drivers that are not
-    there or broken, files of users, rules and certificates that cannot be used.
+    there or broken, files of users, rules and certificates that cannot be used,
+    a database of a kind that is not known. No database is connected to.
     """
     settings = conf.setup(config_files=state.config_files)
     conf.check(settings)

@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 from oslo_config import cfg
@@ -21,6 +22,10 @@ from deploysteps.addresses import is_loopback
 from deploysteps.cli.app import Command, State, pass_state
 from deploysteps.cli.errors import ExitCode
 from deploysteps.conf import logs
+
+if TYPE_CHECKING:
+    from deploysteps.api.access import Access
+    from deploysteps.conductor.service import Service
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
@@ -51,25 +56,16 @@ def _serve(state: State) -> int:
     logs.setup(settings, VERSION)
     for strange in conf.unknown(settings):
         LOG.warning("Ignored: %s", strange)
-    refuse_no_address(settings)
-    refuse_open_door(settings)
+    # What is read is refused now, not when the conductor has begun to work.
+    access, service = read_all(settings)
     refuse_taken_port(settings)
 
     # The heavy rooms are imported here: other commands start without them.
-    from deploysteps.api import tls
-    from deploysteps.api.access import Access
     from deploysteps.api.app import create_app
     from deploysteps.api.server import Server
-    from deploysteps.cli.db import refuse_other_file
-    from deploysteps.conductor.service import Service
 
-    # What they read is refused now, not when the conductor has begun to work.
-    access = Access.of(settings)
-    tls.context(settings)
     _warn_of_clear_text(settings)
     stopping = _on_signals()
-    service = Service(settings)
-    refuse_other_file(service.database)
     try:
         service.start(stopping)
     except (exceptions.DatabaseUnavailable, exceptions.NotStarted):
@@ -104,7 +100,27 @@ def _serve(state: State) -> int:
     return code
 
 
-def refuse_no_address(settings: cfg.ConfigOpts) -> None:
+def read_all(settings: cfg.ConfigOpts) -> tuple[Access, Service]:
+    """Read what a service reads before it begins; nothing is connected to.
+
+    :raises ConfigurationError: something of it cannot be used.
+    """
+    _refuse_no_address(settings)
+    _refuse_open_door(settings)
+
+    from deploysteps.api import tls
+    from deploysteps.api.access import Access
+    from deploysteps.cli.db import refuse_other_file
+    from deploysteps.conductor.service import Service
+
+    access = Access.of(settings)
+    tls.context(settings)
+    service = Service(settings)
+    refuse_other_file(service.database)
+    return access, service
+
+
+def _refuse_no_address(settings: cfg.ConfigOpts) -> None:
     """Refuse to listen on what is no address.
 
     :raises ConfigurationError: naming the setting.
@@ -119,7 +135,7 @@ def refuse_no_address(settings: cfg.ConfigOpts) -> None:
         ) from exc
 
 
-def refuse_open_door(settings: cfg.ConfigOpts) -> None:
+def _refuse_open_door(settings: cfg.ConfigOpts) -> None:
     """Refuse to let others in without authentication unless that is wanted.
 
     :raises ConfigurationError: naming the settings that change it.

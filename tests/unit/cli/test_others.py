@@ -65,6 +65,8 @@ def test_the_sample_is_a_configuration(ok, tmp_path):
         ("[api]\nhost_ip = 0.0.0.0", "allow_public_noauth"),
         ("[api]\nenable_ssl_api = true\ncert_file = no\nkey_file = no", "cert_file no cannot"),
         ("[oslo_policy]\npolicy_file = no.yaml", "policy_file no.yaml"),
+        ("[database]\nconnection = oracle://x", "'oracle' is not supported"),
+        ("[database]\nconnection = sqlite:///a.conf", "a.conf is no SQLite database"),
     ],
 )
 def test_config_check_refuses_what_a_start_would_refuse(run, tmp_path, setting, told):
