@@ -182,7 +182,7 @@ def ask(state: State, node: str, body: dict[str, Any], wait: bool, timeout: floa
         # It was aborted before: the service takes that for done.
         state.output.report(f"{node}: there is nothing to abort, it is {found!r}", asked)
         return
-    if aborting and not before.get("maintenance"):
+    if aborting:
         _tell_of_a_step_that_ends_first(state, node, before)
     if not wait:
         told = f"{node}: accepted; `deploysteps node watch {node}` shows how it goes"
@@ -196,12 +196,16 @@ def ask(state: State, node: str, body: dict[str, Any], wait: bool, timeout: floa
 def _tell_of_a_step_that_ends_first(state: State, node: str, before: dict[str, Any]) -> None:
     flow = flow_of_state(waiting.state_of(before))
     step = before.get(flow.step_field) if flow else None
-    if step and step.get("abortable") is False:
-        state.output.say(
-            f"{node}: {step['interface']}.{step['step']} is not abortable, so the run ends when "
-            "that step has ended. To end its wait at once: "
-            f"`deploysteps node maintenance {node} on`, and abort again"
-        )
+    if not flow or not step or step.get("abortable") is not False:
+        return
+    operators = before.get("maintenance") and not before.get("fault")
+    if operators and waiting.state_of(before) != flow.running:
+        return
+    way = "" if operators else f"`deploysteps node maintenance {node} on`, and "
+    state.output.say(
+        f"{node}: {step['interface']}.{step['step']} is not abortable, so the run ends when "
+        f"that step has ended. To end its wait at once: {way}abort again"
+    )
 
 
 _GO_ON = (states.ABORT, states.UNHOLD)

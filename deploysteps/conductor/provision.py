@@ -268,8 +268,8 @@ def tear_down(runtime: Runtime, context: Any, node_id: str) -> None:
 def abort(runtime: Runtime, context: Any, node_id: str) -> None:
     """Ask the node's run to end; a second time changes nothing, but in maintenance.
 
-    A step that is not abortable ends first. In maintenance the machine is the
-    operator's, and what waits is ended at once.
+    A step that is not abortable ends first. In a maintenance that an operator has
+    set the machine is his, and what waits is ended at once.
     """
     node = nodes.get(runtime.database, node_id)
     flow = flow_of_state(node.provision_state)
@@ -277,8 +277,26 @@ def abort(runtime: Runtime, context: Any, node_id: str) -> None:
         if not _was_aborted(runtime, node):
             raise _wrong_state(node, states.ABORT)
         return
+    if charge.is_forsaken(runtime, node):
+        _abort_forsaken(runtime, context, node)
+        return
     _tell_of_a_step_that_ends_first(runtime, context, node, flow)
     inventory.request_abort(runtime, node, _who(context), lambda n: _to_cut_short(runtime, n))
+
+
+def _abort_forsaken(runtime: Runtime, context: Any, node: Node) -> None:
+    """End a run that nobody would attend to, without its driver."""
+    if node.reservation is not None:
+        charge.refuse_foreign(runtime, node)
+    purpose = "node abort"
+    with acquire(
+        context, node.id, purpose=purpose, retry=False, any_group=True, runtime=runtime
+    ) as task:
+        flow = engine.flow_of(task)
+        if flow is None or task.node.run_id is None:
+            return  # it has ended meanwhile
+        why = attempts.told(task, f"aborted by {_who(context)}; {charge.left_alone(task.node)}")
+        endings.end(task, flow, endings.Ending(endings.ABORTED, states.ABORT, why, clean_up=False))
 
 
 def _tell_of_a_step_that_ends_first(
@@ -286,12 +304,14 @@ def _tell_of_a_step_that_ends_first(
 ) -> None:
     """Put into the history why nothing ends yet, and what the operator can do about it."""
     entry, run = getattr(node, flow.step_field), runs.get(runtime.database, node.run_id or 0)
-    if not entry or run.abort_requested_at or _may_be_cut_short(runtime, node, flow, entry):
+    if not entry or run.abort_requested_at or _is_abortable(runtime, node, flow, entry):
         return
+    if _to_cut_short(runtime, node) is not None:
+        return
+    way = "abort again" if _is_operators(node) else "set the node to maintenance and abort again"
     told = (
         f"{_who(context)} asked for an abort; {label_of(entry)} is not abortable, so the run ends "
-        "when that step has ended. To end its wait at once, set the node to maintenance and abort "
-        "again"
+        f"when that step has ended. To end its wait at once, {way}"
     )
     LOG.warning("Node %s: %s", node.uuid, told)
     row = nodes.history_row(
@@ -335,12 +355,16 @@ def _to_cut_short(runtime: Runtime, node: Node) -> Key | None:
     entry = getattr(node, flow.step_field)
     if entry is None or attempt.step_id != entry.get("id"):
         return None  # it went on between the two reads
-    return key_of(attempt) if _may_be_cut_short(runtime, node, flow, entry) else None
+    at_once = _is_operators(node) or _is_abortable(runtime, node, flow, entry)
+    return key_of(attempt) if at_once else None
 
 
-def _may_be_cut_short(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool:
-    if node.maintenance:
-        return True
+def _is_operators(node: Node) -> bool:
+    """Tell whether somebody has set the node to maintenance; a fault is what the service found."""
+    return bool(node.maintenance) and node.fault is None
+
+
+def _is_abortable(runtime: Runtime, node: Node, flow: StepFlow, entry: Any) -> bool:
     try:
         driver = runtime.registry.build(node)
     except exceptions.DeployStepsException:
@@ -359,7 +383,7 @@ def unlock(
 ) -> None:
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
-    charge.refuse_foreign(runtime, node)
+    charge.may_touch(runtime, node)
     if node.reservation is None:
         raise exceptions.InvalidParameterValue(
             f"node {node.uuid} is not locked; there is nothing to break"

@@ -646,6 +646,55 @@ def test_in_maintenance_an_abort_ends_any_wait_and_before_it_says_so(database, s
     assert support.outcomes(database, node)[-1] == ("solid", 1, "aborted")
 
 
+def test_a_maintenance_that_a_failure_has_set_cuts_no_step_off(sqlite, start):
+    """F68: nobody has said that the machine is his."""
+
+    class Solid(support.Vendor):
+        @base.clean_step(priority=9)
+        def solid(self, task):
+            return states.CLEANWAIT
+
+    service = start(sqlite, vendor=Solid)
+    faulty = {"maintenance": True, "maintenance_reason": "half wiped", "fault": "clean failure"}
+    node = support.enrolled(service, provision_state=states.MANAGEABLE, **faulty)
+    service.manager.do_provisioning_action(None, node.uuid, "provide")
+    node = support.settle(sqlite, node.uuid, states.CLEANWAIT)
+    abort(service, node)
+    [told] = [e for e in nodes.history_of(sqlite, node.id) if e.event_type == "abort pending"]
+    assert told.event.endswith("set the node to maintenance and abort again")
+    assert runs.last_attempt(sqlite, node.run_id).signal is None
+    service.manager.set_node_maintenance(None, node.uuid, True, "it hangs")
+    abort(service, node)
+    node = support.settle(sqlite, node.uuid, states.CLEANFAIL)
+    assert "vendor.solid failed: aborted by" in node.last_error
+
+
+def test_an_abort_in_maintenance_of_a_step_that_runs_says_what_ends_its_wait(sqlite, start):
+    """F68: it is not abortable, and what it does before it waits cannot be cut off."""
+    running, go = threading.Event(), threading.Event()
+
+    class Solid(support.Vendor):
+        @base.clean_step(priority=9)
+        def solid(self, task):
+            running.set()
+            go.wait(10)
+            return states.CLEANWAIT
+
+    service = start(sqlite, vendor=Solid)
+    node = support.enrolled(service, provision_state=states.MANAGEABLE)
+    service.manager.do_provisioning_action(None, node.uuid, "provide")
+    assert running.wait(10)
+    service.manager.set_node_maintenance(None, node.uuid, True, "a fan")
+    abort(service, node)
+    [told] = [e for e in nodes.history_of(sqlite, node.id) if e.event_type == "abort pending"]
+    assert told.event.endswith("To end its wait at once, abort again")
+    go.set()
+    node = support.settle(sqlite, node.uuid, states.CLEANWAIT)
+    abort(service, node)
+    node = support.settle(sqlite, node.uuid, states.CLEANFAIL)
+    assert "vendor.solid failed: aborted by" in node.last_error
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_abort_while_a_step_runs_takes_effect_when_it_ends(database, start, last):
     """F67: the last step too."""

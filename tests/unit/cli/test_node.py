@@ -306,22 +306,32 @@ def test_a_second_abort_says_that_there_is_nothing_to_abort(stub, ok, made):
     assert told == "n: there is nothing to abort, it is 'deploy failed'\n"
 
 
+MAINTENANCE_ON = "`deploysteps node maintenance n on`, and abort again"
+
+
 @pytest.mark.parametrize(
-    ("maintenance", "abortable", "told"),
-    [(False, False, True), (True, False, False), (False, True, False), (False, None, False)],
+    ("node_is", "maintenance", "fault", "abortable", "told"),
+    [
+        ("clean wait", False, None, False, MAINTENANCE_ON),
+        ("clean wait", True, "clean failure", False, MAINTENANCE_ON),
+        ("clean wait", True, None, False, None),
+        ("cleaning", True, None, False, "To end its wait at once: abort again"),
+        ("clean wait", False, None, True, None),
+        ("clean wait", False, None, None, None),
+    ],
 )
 def test_an_abort_that_has_to_wait_says_how_it_need_not(
-    stub, ok, made, maintenance, abortable, told
+    stub, ok, made, node_is, maintenance, fault, abortable, told
 ):
     step = {"interface": "deploy", "step": "erase", "abortable": abortable}
-    node = {**made.node("clean wait"), "maintenance": maintenance, "clean_step": step}
+    node = {**made.node(node_is), "maintenance": maintenance, "fault": fault, "clean_step": step}
     stub.on("GET", "/v1/nodes/n", node)
     stub.on("PUT", "/v1/nodes/n/states/provision", status=202)
     first, *more = ok("node", "abort", "n").stdout.splitlines()
-    assert bool(more) == told
+    assert bool(more) == bool(told)
     if told:
         assert first.startswith("n: deploy.erase is not abortable, so the run ends when")
-        assert first.endswith("`deploysteps node maintenance n on`, and abort again")
+        assert first.endswith(told)
 
 
 def test_an_error_names_the_command_and_not_the_request(stub, failing):
