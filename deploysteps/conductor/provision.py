@@ -277,26 +277,8 @@ def abort(runtime: Runtime, context: Any, node_id: str) -> None:
         if not _was_aborted(runtime, node):
             raise _wrong_state(node, states.ABORT)
         return
-    if charge.is_forsaken(runtime, node):
-        _abort_forsaken(runtime, context, node)
-        return
     _tell_of_a_step_that_ends_first(runtime, context, node, flow)
     inventory.request_abort(runtime, node, _who(context), lambda n: _to_cut_short(runtime, n))
-
-
-def _abort_forsaken(runtime: Runtime, context: Any, node: Node) -> None:
-    """End a run that nobody would attend to, without its driver."""
-    if node.reservation is not None:
-        charge.refuse_foreign(runtime, node)
-    purpose = "node abort"
-    with acquire(
-        context, node.id, purpose=purpose, retry=False, any_group=True, runtime=runtime
-    ) as task:
-        flow = engine.flow_of(task)
-        if flow is None or task.node.run_id is None:
-            return  # it has ended meanwhile
-        why = attempts.told(task, f"aborted by {_who(context)}; {charge.left_alone(task.node)}")
-        endings.end(task, flow, endings.Ending(endings.ABORTED, states.ABORT, why, clean_up=False))
 
 
 def _tell_of_a_step_that_ends_first(
@@ -383,7 +365,7 @@ def unlock(
 ) -> None:
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
-    charge.may_touch(runtime, node)
+    charge.refuse_foreign(runtime, node)
     if node.reservation is None:
         raise exceptions.InvalidParameterValue(
             f"node {node.uuid} is not locked; there is nothing to break"
