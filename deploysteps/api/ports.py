@@ -203,9 +203,17 @@ def _node_of(values: dict[str, Any], version: int) -> str:
     if len(given) > 1:
         raise exceptions.Invalid("Schema error for port: give node_uuid or node_ident, not both")
     node = str(given[0])
+    _refuse_name(node, version)
+    return node
+
+
+def _refuse_name(node: str, version: int) -> None:
+    """Refuse a node that is named by its name before that came.
+
+    :raises Invalid: it is.
+    """
     if version < versions.PORT_NODE_NAME and not is_uuid(node):
         raise exceptions.Invalid("Schema error for port: node_uuid must be the UUID of a node")
-    return node
 
 
 class NodePorts(PortLists):
@@ -276,12 +284,13 @@ class OnePort(PortLists):
     def _check_node(self, req: falcon.Request, item: Port, values: dict[str, Any]) -> None:
         """Put the uuid of the node that a port is given to in the place of its name.
 
-        :raises Invalid: there is none for the caller.
+        :raises Invalid: there is none for the caller, or it is named before that came.
         :raises Forbidden: he may not give it ports.
         """
         named = values.get("node_uuid", item.node_uuid)
         if named == item.node_uuid:
             return
+        _refuse_name(str(named), call.version(req))
         try:
             node = self.seen(req, named)
         except exceptions.NodeNotFound as exc:

@@ -191,6 +191,24 @@ def test_a_patch_that_is_wrong_is_400(api, conductor, port, operation):
     assert conductor.calls == []
 
 
+@pytest.mark.parametrize(
+    ("named", "version", "status"),
+    [("n2", 93, 400), ("n2", 94, 200), ("uuid", 93, 200), ("n1", 93, 400)],
+)
+def test_the_node_that_a_port_is_given_to_has_a_name_from_1_94_on(
+    api, sqlite, conductor, port, named, version, status
+):
+    """As that of a new port."""
+    other = nodes.insert(sqlite, {"name": "n2", "driver": "x", "provision_state": "enroll"})
+    value = other.uuid if named == "uuid" else named
+    patch = [{"op": "replace", "path": "/node_uuid", "value": value}]
+    assert api.patch(f"/v1/ports/{port.uuid}", patch, version=version).status == status
+    if status == 200:
+        assert conductor.calls[0][1][1] == {"node_uuid": other.uuid}
+    body = {"address": MAC, "node_uuid": value}
+    assert api.post("/v1/ports", body, version=version).status == (201 if status == 200 else 400)
+
+
 @pytest.mark.parametrize("ident", [OTHER, "nope", "%00", MAC])
 def test_an_unknown_port_is_404(conf, sqlite, ident):
     api = Api(conf, sqlite, Recording())
