@@ -68,7 +68,7 @@ _FIELDS: dict[str, str] = {
     "driver_info": "What the driver needs to reach the machine; secrets are masked.",
     "driver_internal_info": "What the driver and the engine note; read only.",
     "drivers": "Hardware types.",
-    "duration_seconds": "How long it took.",
+    "duration_seconds": "How long the node had been in that state; null: unknown.",
     "dynamic_portgroup": "Whether it is made when it is needed.",
     "enabled": "Whether it is to be on.",
     "error": "Why it failed.",
@@ -200,7 +200,7 @@ _FIELDS: dict[str, str] = {
     "standalone_ports_supported": "Whether its ports may be used by themselves.",
     "started_at": "When it began.",
     "state": "Where it is in its life.",
-    "states": "The states of the node, or what it may be.",
+    "states": "The states of the node.",
     "status": "Where it is in its life.",
     "step": "The step's name.",
     "steps": "Steps, in their order.",
@@ -231,7 +231,8 @@ _FIELDS: dict[str, str] = {
     "waits_for": "Who ends the wait: agent, poller, timer, callback or operator.",
     "why": "Why it does not run.",
     **{
-        flow.step_field: f"The {flow.name} step that runs, or ran last."
+        flow.step_field: f"The {flow.name} step that runs, or at which the last run failed or was "
+        "aborted; null: there is none."
         for flow in (steps.DEPLOY, steps.CLEAN, steps.SERVICE)
     },
     **{
@@ -264,6 +265,12 @@ _IN: dict[tuple[str, str], str] = {
     ("LockBody", "since"): "Of the lock that is meant; another is left alone.",
     ("Allocation", "name"): "Name; a node of this name is tried first.",
     ("AllocationBody", "name"): "Name; a node of this name is tried first.",
+    ("Allocation", "node_uuid"): "The node that was taken; null: none is yet.",
+    ("HistoryEntry", "state"): "The provision state of the node before it happened.",
+    ("HistoryEntry", "target_provision_state"): "The state that the node was on its way to then.",
+    ("Indicator", "states"): "What the light may do: on, off, blinking.",
+    ("IndicatorState", "state"): "What the light does: on, off or blinking; or unknown.",
+    ("IndicatorBody", "state"): "What the light is to do.",
 }
 """(schema, field) -> what it means there, where it is something else than elsewhere."""
 

@@ -293,3 +293,23 @@ def test_every_field_says_what_it_means(document):
     assert set(descriptions._IN) <= {(owner, name) for owner, name, _ in there}
     node = document["components"]["schemas"]["NodeBody"]["properties"]
     assert node["chassis_uuid"]["description"] == "The chassis that the node is in. It is a UUID."
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "words"),
+    [
+        ("IndicatorState", "state", "light"),
+        ("IndicatorBody", "state", "light"),
+        ("Indicator", "states", "light"),
+        ("HistoryEntry", "state", "before it happened"),
+        ("HistoryEntry", "duration_seconds", "had been in that state"),
+        ("Allocation", "node_uuid", "was taken"),
+        ("Node", "deploy_step", "null:"),
+        ("Node", "clean_step", "null:"),
+    ],
+)
+def test_a_field_that_means_something_else_elsewhere_says_what_it_means_there(
+    document, schema, field, words
+):
+    found = document["components"]["schemas"][schema]["properties"][field]
+    assert words in found["description"]
