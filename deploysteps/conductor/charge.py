@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from deploysteps import exceptions
+from deploysteps import exceptions, states
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import conductors
 from deploysteps.db.models import INTERFACE_COLUMNS
@@ -91,15 +91,50 @@ def refuse_foreign(runtime: Runtime, node: Any) -> None:
     if is_of_group(runtime, node.conductor_group):
         return
     others = sorted(_alive(runtime, node.conductor_group.lower()))
-    ask = (
-        f"ask {' or '.join(others)}"
-        if others
-        else "no conductor of that group is alive: start one, or give the node another "
-        "conductor_group"
-    )
+    ask = f"ask {' or '.join(others)}" if others else _way_out(runtime, node)
     raise exceptions.ForeignConductorGroup(
         f"Node {node.uuid} is of {named(node.conductor_group)}, and conductor {runtime.host} "
         f"is of {named(group_of(runtime))}; {ask}."
+    )
+
+
+def _way_out(runtime: Runtime, node: Any) -> str:
+    """Return what can be done with a node of whose group no conductor is alive."""
+    state = states.STATES.get(node.provision_state)
+    ends = "which ends what it is at and leaves the machine alone; then give it"
+    if node.reservation not in (None, runtime.host):
+        first = f"unlock the node, {ends}"
+    elif state is not None and state.kind is not states.Kind.STABLE:
+        first = f"abort its run, {ends}"
+    else:
+        first = "give the node"
+    return f"no conductor of that group is alive: start one, or {first} another conductor_group"
+
+
+def is_forsaken(runtime: Runtime, node: Any) -> bool:
+    """Tell whether a node is of another group, and no conductor of that is alive."""
+    foreign = not is_of_group(runtime, node.conductor_group)
+    return foreign and not _alive(runtime, node.conductor_group.lower())
+
+
+def may_touch(runtime: Runtime, node: Any) -> bool:
+    """Tell whether one who ends a node's work here may use its driver.
+
+    Of a node that is forsaken anybody may end it, and leaves the machine alone.
+
+    :raises ForeignConductorGroup: others may.
+    """
+    if is_forsaken(runtime, node):
+        return False
+    refuse_foreign(runtime, node)
+    return True
+
+
+def left_alone(node: Any) -> str:
+    """Return, for a reason, why nothing was done to the machine."""
+    return (
+        f"the machine was left as it is, since no conductor of {named(node.conductor_group)} is "
+        "alive"
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from deploysteps import exceptions, states
@@ -35,9 +35,24 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
         )
     row.update(_resolved(runtime, row["driver"], row))
     row["provision_updated_at"] = types.utcnow()
-    node = nodes.insert(runtime.database, row)
+    with _parent_kept(runtime, context, row):
+        node = nodes.insert(runtime.database, row)
     LOG.info("Node %s: enrolled with driver %s", node.uuid, node.driver)
     return node
+
+
+@contextmanager
+def _parent_kept(runtime: Runtime, context: Any, row: Mapping[str, Any]) -> Iterator[None]:
+    """Let nobody remove the parent that a new node names before the node is there.
+
+    :raises InvalidParameterValue: it was removed already.
+    """
+    with ExitStack() as held:
+        if (above := row.get("parent_node")) is not None:
+            with suppress(exceptions.NodeNotFound):
+                held.enter_context(_records(runtime, context, above, "node create"))
+            groups.check_parent(runtime, row)
+        yield
 
 
 def _fit_group(runtime: Runtime, values: dict[str, Any], driver: str) -> None:
@@ -180,10 +195,11 @@ def destroy_node(runtime: Runtime, context: Any, node_id: str) -> None:
         flow = flow_of_state(node.provision_state)
         if flow is not None and node.run_id is not None:
             # What was made ready for the run is put away, as after any ending.
-            why = "the node is deleted"
-            endings.end(
-                task, flow, endings.Ending(endings.ABORTED, states.ABORT, why, keep_lock=True)
+            touched, why = charge.may_touch(runtime, node), "the node is deleted"
+            ending = endings.Ending(
+                endings.ABORTED, states.ABORT, why, clean_up=touched, keep_lock=True
             )
+            endings.end(task, flow, ending)
         task.delete_node()
         LOG.info("Node %s: removed", node.uuid)
 
@@ -255,10 +271,7 @@ def update_port(
     """Change a port under its node's lock; see :meth:`ConductorManager.update_port`."""
     changes = dict(values)
     with ExitStack() as held:
-        task = held.enter_context(_port_task(runtime, context, uuid, "port update"))
-        port = ports.get(runtime.database, uuid)
-        if port.node_id != task.node.id:
-            raise exceptions.Conflict(f"Port {uuid} was just given to another node; ask again.")
+        task, port = held.enter_context(_port_kept(runtime, context, uuid, "port update"))
         if changes.pop("node_uuid", port.node_uuid) != port.node_uuid:
             # Both nodes are as they are told to be until the port has moved.
             other = _records(runtime, context, values["node_uuid"], "port update")
@@ -275,7 +288,7 @@ def update_port(
 
 def destroy_port(runtime: Runtime, context: Any, uuid: str) -> None:
     """Remove a port under its node's lock."""
-    with _port_task(runtime, context, uuid, "port deletion"):
+    with _port_kept(runtime, context, uuid, "port deletion"):
         ports.delete(runtime.database, uuid)
 
 
@@ -284,9 +297,20 @@ def _records(runtime: Runtime, context: Any, node_id: str | int, purpose: str) -
     return acquire(context, node_id, purpose=purpose, any_group=True, runtime=runtime)
 
 
-def _port_task(runtime: Runtime, context: Any, uuid: str, purpose: str) -> TaskManager:
-    port = ports.get(runtime.database, uuid)
-    return _records(runtime, context, port.node_id, purpose)
+@contextmanager
+def _port_kept(
+    runtime: Runtime, context: Any, uuid: str, purpose: str
+) -> Iterator[tuple[TaskManager, Port]]:
+    """Give a task on a port's node, whose lock keeps the port as it is, and the port.
+
+    :raises Conflict: it has got another node while the lock was waited for.
+    """
+    node_id = ports.get(runtime.database, uuid).node_id
+    with _records(runtime, context, node_id, purpose) as task:
+        port = ports.get(runtime.database, uuid)
+        if port.node_id != task.node.id:
+            raise exceptions.Conflict(f"Port {uuid} was just given to another node; ask again.")
+        yield task, port
 
 
 def validate_interfaces(runtime: Runtime, context: Any, node_id: str) -> dict[str, dict[str, Any]]:
