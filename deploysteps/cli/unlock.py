@@ -21,7 +21,8 @@ def unlock(state: State, node: str, reason: str, yes: bool) -> None:
     The holder cannot write any more, even when it is only slow; what it does
     to the machine at that moment is not stopped. A run that it was in goes on
     or fails as after a crash. Conductors that are lost lose their locks by
-    themselves: this is for one that lives and hangs.
+    themselves: this is for one that lives and hangs, and for a conductor group
+    in which none lives; then the run ends, and nothing is done to the machine.
     """
     path = node_path(node, "runs")
     lock = state.client.get(path, limit=1)["lock"]

@@ -225,10 +225,12 @@ class ConductorManager(MachineVerbs, GroupVerbs):
         """Break the lock on a node, and bring the node on its way as after a crash.
 
         Whoever held the lock cannot write any more; the node's history tells
-        who broke it, and why.
+        who broke it, and why. Where no conductor of its group lives, any does
+        this: what the node is at is ended, and its machine left alone.
 
         :param since: when the lock that is meant was taken, as the API shows it.
         :raises InvalidParameterValue: it is not locked.
+        :raises ForeignConductorGroup: conductors of its group live.
         :raises Conflict: it is, but by another lock than that.
         """
         provision.unlock(self.runtime, context, node_id, reason, since)

@@ -269,7 +269,8 @@ def abort(runtime: Runtime, context: Any, node_id: str) -> None:
     """Ask the node's run to end; a second time changes nothing, but in maintenance.
 
     A step that is not abortable ends first. In a maintenance that an operator has
-    set the machine is his, and what waits is ended at once.
+    set the machine is his, and what waits is ended at once. So is a run that no
+    conductor is there for, and its machine is left alone.
     """
     node = nodes.get(runtime.database, node_id)
     flow = flow_of_state(node.provision_state)
@@ -277,8 +278,26 @@ def abort(runtime: Runtime, context: Any, node_id: str) -> None:
         if not _was_aborted(runtime, node):
             raise _wrong_state(node, states.ABORT)
         return
+    if charge.is_forsaken(runtime, node):
+        _abort_forsaken(runtime, context, node)
+        return
     _tell_of_a_step_that_ends_first(runtime, context, node, flow)
     inventory.request_abort(runtime, node, _who(context), lambda n: _to_cut_short(runtime, n))
+
+
+def _abort_forsaken(runtime: Runtime, context: Any, node: Node) -> None:
+    """End a run that nobody would attend to, without its driver."""
+    if node.reservation is not None:
+        charge.refuse_foreign(runtime, node)
+    purpose = "node abort"
+    with acquire(
+        context, node.id, purpose=purpose, retry=False, any_group=True, runtime=runtime
+    ) as task:
+        flow = engine.flow_of(task)
+        if flow is None or task.node.run_id is None:
+            return  # it has ended meanwhile
+        why = attempts.told(task, f"aborted by {_who(context)}; {charge.left_alone(task.node)}")
+        endings.end(task, flow, endings.Ending(endings.ABORTED, states.ABORT, why, clean_up=False))
 
 
 def _tell_of_a_step_that_ends_first(
@@ -291,9 +310,11 @@ def _tell_of_a_step_that_ends_first(
     if _to_cut_short(runtime, node) is not None:
         return
     way = "abort again" if _is_operators(node) else "set the node to maintenance and abort again"
+    runs_on = node.provision_state == flow.running
+    when = "If it comes to wait, to end that at once" if runs_on else "To end its wait at once"
     told = (
         f"{_who(context)} asked for an abort; {label_of(entry)} is not abortable, so the run ends "
-        f"when that step has ended. To end its wait at once, {way}"
+        f"when that step has ended. {when}, {way}"
     )
     LOG.warning("Node %s: %s", node.uuid, told)
     row = nodes.history_row(
@@ -365,7 +386,7 @@ def unlock(
 ) -> None:
     """Break a lock; see :meth:`ConductorManager.unlock_node`."""
     node = nodes.get(runtime.database, node_id)
-    charge.refuse_foreign(runtime, node)
+    charge.may_touch(runtime, node)
     if node.reservation is None:
         raise exceptions.InvalidParameterValue(
             f"node {node.uuid} is not locked; there is nothing to break"

@@ -13,7 +13,7 @@ import logging
 from deploysteps import exceptions, states
 from deploysteps.conductor import attempts, endings, engine, policy, power, words
 from deploysteps.conductor.attend import guarded
-from deploysteps.conductor.charge import is_of_group
+from deploysteps.conductor.charge import is_of_group, left_alone
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
@@ -148,7 +148,7 @@ class Recovery:
         runtime = self._runtime
         try:
             node = nodes.get(runtime.database, orphan.node_id)
-            if orphan.holder != runtime.host and not is_of_group(runtime, node.conductor_group):
+            if not _is_ours(runtime, node, orphan):
                 return False  # its group's conductors see to it; this one only to what it left
             runtime.registry.build(node)
         except exceptions.NodeNotFound:
@@ -182,6 +182,11 @@ class Recovery:
             runtime.wake()
 
 
+def _is_ours(runtime: Runtime, node: Node, orphan: Orphan) -> bool:
+    """Tell whether the machine may be touched: its node is of this group, or was left here."""
+    return orphan.holder == runtime.host or is_of_group(runtime, node.conductor_group)
+
+
 def take_on(runtime: Runtime, node: Node, lock: Lock, slot: Slot, orphan: Orphan) -> None:
     """Recover a node whose lock was taken away, in a worker."""
     try:
@@ -204,6 +209,10 @@ def recover(task: TaskManager, orphan: Orphan) -> None:
     flow = engine.flow_of(task)
     if state is None or state.kind is states.Kind.STABLE:
         task.write(node.changes(), [] if orphan.told else _told(task, orphan, who), unlock=True)
+    elif flow is not None and not _is_ours(task.runtime, node, orphan):
+        why = attempts.told(task, f"ended, and {left_alone(node)}: {who}")
+        cut_off = endings.fail(why, clean_up=False, attempt_outcome=endings.INTERRUPTED)
+        endings.end(task, flow, cut_off)
     elif state.kind in (states.Kind.WAIT, states.Kind.HOLD):
         _still_waits(task, flow)
     elif flow is None:

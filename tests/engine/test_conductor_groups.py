@@ -15,8 +15,8 @@ from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.periodics import Periodics
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.service import Service
-from deploysteps.db import conductors, locks, nodes
-from deploysteps.db.models import Node, table
+from deploysteps.db import conductors, locks, nodes, runs
+from deploysteps.db.models import Node, StepAttempt, table
 from deploysteps.drivers import base, fake
 from tests import support
 
@@ -236,6 +236,112 @@ def test_waits_of_a_lost_conductor_are_looked_after_by_its_group_only(database, 
     with of_group(other, "rack7"):
         recovery.sweep()
     assert owner() == "conductor-2"
+
+
+class Tells(support.Deploy):
+    """Notes what is put away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.put_away: list[str] = []
+
+    def tear_down_cleaning(self, task):
+        self.put_away.append(task.node.uuid)
+
+
+class Cleans(support.Vendor):
+    @base.clean_step(priority=0, abortable=False)
+    def wait(self, task):
+        return states.wait(states.CLEANWAIT, callback=True)
+
+
+@contextlib.contextmanager
+def left_by_a_group(database: Any, start: Any, lives: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Give a conductor, and a cleaning that waits at one of rack7, which is gone or lives."""
+    service = start(database, vendor=Cleans, deploy=Tells)
+    node = support.enrolled(service, provision_state=states.MANAGEABLE)
+    step = {"interface": "vendor", "step": "wait", "args": {}}
+    service.manager.do_node_clean(None, node.uuid, [step])
+    support.settle(database, node.uuid, states.CLEANWAIT)
+    assert service.stop(5)
+    nodes.set_unlocked(database, node.id, {"conductor_group": "rack7"})
+    other = start(database, host="conductor-2", vendor=Cleans, deploy=Tells)
+    if lives:
+        another(other, "rack-1", "rack7")
+    put_away = other.runtime.registry.compose("test-hardware").deploy.put_away
+    yield other, nodes.get(database, node.id)
+    assert put_away == []
+
+
+def may_go_on(service: Service, node: Any) -> None:
+    """A node that is at rest is given to a conductor that lives, and is worked on."""
+    manager = service.manager
+    assert manager.update_node(None, node.uuid, {"conductor_group": ""}).conductor_group == ""
+    manager.do_provisioning_action(None, node.uuid, states.MANAGE)
+    support.settle(service.database, node.uuid, states.MANAGEABLE)
+
+
+LEFT_ALONE = "the machine was left as it is, since no conductor of conductor group 'rack7' is alive"
+
+
+def test_a_run_of_a_group_without_conductors_is_aborted_anywhere(database, start):
+    with left_by_a_group(database, start) as (service, node):
+        with pytest.raises(exceptions.ForeignConductorGroup, match="start one, or abort its run"):
+            service.manager.validate_driver_interfaces(None, node.uuid)
+        service.manager.do_provisioning_action(None, node.uuid, states.ABORT)
+        found = nodes.get(database, node.id)
+        assert found.provision_state == states.CLEANFAIL and found.reservation is None
+        assert f"aborted by an operator; {LEFT_ALONE}" in found.last_error
+        assert support.outcomes(database, node)[-1] == ("wait", 1, "aborted")
+        with pytest.raises(exceptions.ForeignConductorGroup, match="or give the node another"):
+            service.manager.validate_driver_interfaces(None, node.uuid)
+        may_go_on(service, node)
+
+
+@pytest.mark.parametrize("what", ["waits", "runs"])
+def test_a_lock_of_a_group_without_conductors_is_broken_anywhere(database, start, what):
+    with left_by_a_group(database, start) as (service, node):
+        locks.grant(database, node.id, "rack-1", "node clean")
+        if what == "runs":
+            nodes.set_unlocked(database, node.id, {"provision_state": states.CLEANING})
+            with database.engine.begin() as connection:
+                connection.execute(sa.update(table(StepAttempt)).values(state=runs.RUNNING))
+        for work in (
+            lambda: service.manager.do_provisioning_action(None, node.uuid, states.ABORT),
+            lambda: service.manager.do_node_deploy(None, node.uuid),
+        ):
+            with pytest.raises(exceptions.ForeignConductorGroup, match="start one, or unlock the"):
+                work()
+        assert Recovery(service.runtime).sweep() == 0
+        service.manager.unlock_node(None, node.uuid, "rack7 burned down")
+        found = support.settle(database, node.uuid, states.CLEANFAIL)
+        assert LEFT_ALONE in found.last_error and "rack7 burned down" in found.last_error
+        assert found.maintenance and found.fault == "clean failure"
+        assert support.outcomes(database, node)[-1] == ("wait", 1, "interrupted")
+        may_go_on(service, node)
+
+
+def test_where_conductors_of_the_group_live_they_end_its_runs(database, start):
+    with left_by_a_group(database, start, lives=True) as (service, node):
+        service.manager.do_provisioning_action(None, node.uuid, states.ABORT)
+        assert nodes.get(database, node.id).provision_state == states.CLEANWAIT
+        nodes.set_unlocked(database, node.id, {"maintenance": True})
+        with pytest.raises(exceptions.ForeignConductorGroup, match=r"ask rack-1\."):
+            service.manager.destroy_node(None, node.uuid)
+        assert nodes.get(database, node.id).reservation is None
+        locks.grant(database, node.id, "rack-1", "node clean")
+        with pytest.raises(exceptions.ForeignConductorGroup, match=r"ask rack-1\."):
+            service.manager.unlock_node(None, node.uuid)
+
+
+def test_a_node_of_a_group_without_conductors_is_removed_and_its_machine_left_alone(
+    database, start
+):
+    with left_by_a_group(database, start) as (service, node):
+        service.manager.set_node_maintenance(None, node.uuid, True)
+        service.manager.destroy_node(None, node.uuid)
+        with pytest.raises(exceptions.NodeNotFound):
+            nodes.get(database, node.uuid)
 
 
 def test_periodic_methods_are_called_by_conductors_of_the_group_only(database, start):
