@@ -277,6 +277,57 @@ def test_a_port_is_given_to_another_node(sqlite, start):
     assert again.node_uuid == two.uuid
 
 
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Set what happens, once, between the moment a node is read and that in which it is locked."""
+    grant, left = task_manager.locks.grant, []
+
+    def late(*args, **kwargs):
+        if left:
+            left.pop()()
+        return grant(*args, **kwargs)
+
+    monkeypatch.setattr(task_manager.locks, "grant", late)
+    return left.append
+
+
+def test_a_port_that_has_got_another_node_is_not_touched_under_the_lock_of_the_old(
+    database, start, meanwhile
+):
+    manager = start(database).manager
+    one, two = (manager.create_node(None, {"driver": "test-hardware"}) for _ in range(2))
+    port = manager.create_port(None, one.uuid, {"address": "52:54:00:00:00:77"})
+    to_two = {"node_id": two.id, "node_uuid": two.uuid}
+    for verb in (manager.destroy_port, lambda *asked: manager.update_port(*asked, {"extra": {}})):
+        ports.update(database, port.uuid, {"node_id": one.id, "node_uuid": one.uuid})
+        meanwhile(lambda: ports.update(database, port.uuid, to_two))
+        with pytest.raises(exceptions.Conflict, match="just given to another node"):
+            verb(None, port.uuid)
+    assert [p.uuid for p in ports.of_node(database, two.id)] == [port.uuid]
+    assert [nodes.get(database, node.id).reservation for node in (one, two)] == [None, None]
+    manager.destroy_port(None, port.uuid)
+
+
+def test_a_parent_is_not_removed_while_its_child_is_made(database, start, conf, meanwhile):
+    conf.set_override("node_locked_retry_attempts", 0, group="conductor")
+    service = start(database)
+    manager = service.manager
+    parent = manager.create_node(None, {"driver": "test-hardware"})
+    child = {"driver": "test-hardware", "parent_node": parent.uuid}
+    with (
+        task_manager.acquire(None, parent.uuid, purpose="removal", runtime=service.runtime),
+        pytest.raises(exceptions.NodeLocked),
+    ):
+        manager.create_node(None, child)
+    meanwhile(lambda: manager.destroy_node(None, parent.uuid))
+    with pytest.raises(exceptions.InvalidParameterValue, match="no such node"):
+        manager.create_node(None, child)
+    assert nodes.listing(database) == [] and not service.runtime.active
+    parent = manager.create_node(None, {"driver": "test-hardware"})
+    manager.create_node(None, {**child, "parent_node": parent.uuid})
+    assert nodes.get(database, parent.id).reservation is None
+
+
 # --- manage, provide, undeploy ---------------------------------------------------------
 
 
