@@ -687,7 +687,7 @@ def test_an_abort_in_maintenance_of_a_step_that_runs_says_what_ends_its_wait(sql
     service.manager.set_node_maintenance(None, node.uuid, True, "a fan")
     abort(service, node)
     [told] = [e for e in nodes.history_of(sqlite, node.id) if e.event_type == "abort pending"]
-    assert told.event.endswith("To end its wait at once, abort again")
+    assert told.event.endswith("If it comes to wait, to end that at once, abort again")
     go.set()
     node = support.settle(sqlite, node.uuid, states.CLEANWAIT)
     abort(service, node)
