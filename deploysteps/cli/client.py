@@ -25,10 +25,13 @@ _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 60
 _VERSION_HEADER = {"X-OpenStack-Ironic-API-Version": "latest"}
 
 
-_HOW_TO_LOG_IN = (
-    "; no user was sent: set OS_AUTH_TYPE=http_basic (or --os-auth-type http_basic) with "
-    "OS_USERNAME and OS_PASSWORD"
-)
+_HOW_TO_LOG_IN = {
+    "basic": "no user was sent: set OS_AUTH_TYPE=http_basic (or --os-auth-type http_basic) with "
+    "OS_USERNAME and OS_PASSWORD",
+    "keystone": "no token was sent: set OS_AUTH_TYPE=v3token (or --os-auth-type v3token) with "
+    "OS_TOKEN=$(openstack token issue -f value -c id)",
+}
+"""What a service asks for, in ``WWW-Authenticate`` -> how it is sent."""
 _NO_TLS = ("wrong_version_number", "packet_length_too_long", "record_layer_failure", "http_request")
 """What OpenSSL calls an answer that is no TLS."""
 
@@ -131,13 +134,21 @@ class Client:
                 params={k: v for k, v in (params or {}).items() if v is not None},
                 verify=self._session.verify,  # else the environment would have its own word
                 timeout=(_CONNECT_SECONDS, timeout),
+                allow_redirects=False,  # a token would go with it, and a PUT would become a GET
                 **more,
             )
         if answer.status_code >= 400:
             told = _told(answer)
             if answer.status_code == 401 and not self._logs_in:
-                told += _HOW_TO_LOG_IN
+                asked = answer.headers.get("WWW-Authenticate", "").partition(" ")[0].lower()
+                told += f"; {_HOW_TO_LOG_IN[asked]}" if asked in _HOW_TO_LOG_IN else ""
             raise CommandError(told, code_of_status(answer.status_code))
+        if answer.status_code >= 300:
+            raise CommandError(
+                f"{secrets.masked_urls(self.endpoint)} leads to {_elsewhere(answer, path)} "
+                f"(HTTP {answer.status_code}); if that is the service, set OS_ENDPOINT to it",
+                ExitCode.USAGE,
+            )
         return answer
 
     @contextlib.contextmanager
@@ -204,6 +215,13 @@ def _short(exc: requests.RequestException) -> str:
             cause = reason
     text = _CODES.sub("", str(cause)).strip().rsplit(": ", 1)[-1]
     return secrets.masked_urls(text) or type(exc).__name__
+
+
+def _elsewhere(answer: requests.Response, path: str) -> str:
+    """Return the endpoint that an answer leads to."""
+    target = urllib.parse.urljoin(answer.url, answer.headers.get("Location", ""))
+    plain = urllib.parse.urlsplit(target)._replace(query="", fragment="").geturl()
+    return clean(secrets.masked_urls(plain.removesuffix(path)))
 
 
 def _told(answer: requests.Response) -> str:

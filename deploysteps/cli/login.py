@@ -53,14 +53,14 @@ class Login:
 
     @property
     def logs_in(self) -> bool:
-        """Whether a user is sent at all."""
+        """Whether a user or a token is sent at all."""
         return (self.auth_type or "none") != "none"
 
     def prepare(self, session: requests.Session) -> None:
         """Make a session use all this.
 
-        :raises CommandError: user or password is missing, the kind is not known, or there is no
-            such file.
+        :raises CommandError: user, password or token is missing, the kind is not known, or there
+            is no such file.
         """
         import requests
 
@@ -107,4 +107,3 @@ class Login:
             return request
 
         session.auth = add
-        session.max_redirects = 0  # a header of its own would go wherever an answer leads

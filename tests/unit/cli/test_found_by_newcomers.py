@@ -106,13 +106,45 @@ def test_events_of_work_without_steps_can_be_followed(ok, stub, flow):
 # --- who asks, and how -----------------------------------------------------------------------
 
 
-def test_a_user_that_was_not_sent_is_told_of(failing, stub):
-    """OS_USERNAME alone sends nobody; the refusal says what to set."""
+@pytest.mark.parametrize(
+    ("asked", "told", "not_told"),
+    [
+        ('Basic realm="deploysteps"', "OS_AUTH_TYPE=http_basic", "OS_TOKEN"),
+        ("Keystone uri='https://id.example.org'", "OS_AUTH_TYPE=v3token", "OS_PASSWORD"),
+    ],
+)
+def test_a_user_that_was_not_sent_is_told_of(failing, stub, monkeypatch, asked, told, not_told):
+    """OS_USERNAME alone sends nobody; the refusal says what to set, by what the service takes."""
+    monkeypatch.setattr(stub, "headers", {"WWW-Authenticate": asked})
     stub.on_error("GET", "/v1/nodes/n", 401, "no")
-    code, told = failing("node", "show", "n", env={"OS_USERNAME": "u", "OS_PASSWORD": "p"})
-    assert code == ExitCode.USAGE and "OS_AUTH_TYPE=http_basic" in told
-    env = {"OS_USERNAME": "u", "OS_PASSWORD": "p", "OS_AUTH_TYPE": "http_basic"}
-    assert "no user was sent" not in failing("node", "show", "n", env=env)[1]
+    env = {"OS_USERNAME": "u", "OS_PASSWORD": "p"}
+    code, line = failing("node", "show", "n", env=env)
+    assert code == ExitCode.USAGE and told in line and not_told not in line
+    line = failing("node", "show", "n", env=env | {"OS_AUTH_TYPE": "http_basic"})[1]
+    assert "was sent" not in line
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("login", [{}, {"OS_AUTH_TYPE": "v3token", "OS_TOKEN": "t"}])
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("https://metal.example.org/v1/nodes/n?x=1", "leads to https://metal.example.org (HTTP"),
+        ("https://u:hunter2@metal.example.org/bm/v1/nodes/n", "@metal.example.org/bm (HTTP"),
+        ("/login", "/login (HTTP"),
+    ],
+)
+@pytest.mark.parametrize("command", [("show", "n"), ("watch", "n"), ("set", "n", "--name", "m")])
+def test_an_endpoint_that_leads_elsewhere_is_not_followed_but_told(
+    failing, stub, monkeypatch, status, login, place, told, command
+):
+    """A token would go along, and a change would become a question; no service is away."""
+    monkeypatch.setattr(stub, "headers", {"Location": place})
+    for method in ("GET", "PATCH"):
+        stub.on(method, "/v1/nodes/n", None, status=status)
+    code, line = failing("node", *command, env=login)
+    assert code == ExitCode.USAGE and told in line and "set OS_ENDPOINT" in line
+    assert "serve" not in line.replace("the service", "") and "hunter2" not in line
 
 
 @pytest.mark.parametrize("kind", ["v3token", "token", "admin_token"])
