@@ -1,4 +1,4 @@
-"""What a search for holes below the application has found: heads of requests, and who waits."""
+"""Below the application: how requests are framed, what heads they have, and who waits."""
 
 from __future__ import annotations
 

@@ -310,8 +310,9 @@ def test_stopping_does_not_wait_for_slow_clients(conf, http_of, sent):
         assert time.monotonic() - begin < 30, "the time of a request is twice that"
 
 
-def test_no_request_is_lost_when_one_of_two_servers_stops(conf):
+def test_no_request_is_lost_when_one_of_two_servers_stops(conf, monkeypatch):
     """F49: who is refused a connection takes the other server; who has one is answered."""
+    monkeypatch.setattr(wire, "_HEARD", 30)  # clients may be kept from running between two calls
 
     def working(environ, start_response):
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What a search for holes in access control and in the masking of secrets has found."""
+"""Access control and the masking of secrets, where one thing meets another."""
 
 from __future__ import annotations
 
