@@ -66,6 +66,11 @@ class _Failing:
     """How many of its calls were made again because they did not come back."""
 
 
+def _asked_by(node: Node) -> tuple[object, ...]:
+    """Return what tells where a node's controller is: a call to another place says nothing."""
+    return node.driver, node.power_interface, node.management_interface, node.driver_info
+
+
 class Rounds(abc.ABC):
     """A clock that goes round the machines: who is asked, when, and what must not take long."""
 
@@ -156,16 +161,19 @@ class Rounds(abc.ABC):
             if call is None:
                 return node.uuid in self._live
             since = time.monotonic() - call.began
-            if self._is_made_again(call, since, failing):
+            if self._is_made_again(call, node, since, failing):
                 return False
-        self._did_not_answer(call, since)
+        self._did_not_answer(node, since)  # as it is now: it may have been worked on since
         return True
 
-    def _is_made_again(self, call: _Call, since: float, failing: _Failing | None) -> bool:
+    def _is_made_again(
+        self, call: _Call, node: Node, since: float, failing: _Failing | None
+    ) -> bool:
         """Tell whether to ask what has not come back once more; under the condition's lock."""
         conf = self._runtime.conf.conductor
         times = failing.replaced if failing else 0
-        if since < conf.sync_power_state_call_timeout * _MADE_AGAIN * 2**times:
+        is_time = since >= conf.sync_power_state_call_timeout * _MADE_AGAIN * 2**times
+        if not is_time and _asked_by(call.node) == _asked_by(node):
             return False
         if self.hanging >= _HANGING_AGAIN_PER_WORKER * conf.sync_power_state_workers:
             return False
@@ -217,13 +225,13 @@ class Rounds(abc.ABC):
                     first = min((c.began for c in self._live.values()), default=now)
                     self._changed.wait(max(first + limit - now, 0.001))
             for call in overdue:
-                self._did_not_answer(call, limit)
+                self._did_not_answer(call.node, limit)
 
-    def _did_not_answer(self, call: _Call, since: float) -> None:
+    def _did_not_answer(self, node: Node, since: float) -> None:
         try:
-            self.silent(call.node, f"no answer within {since:.3g} s")
+            self.silent(node, f"no answer within {since:.3g} s")
         except exceptions.DeployStepsException as exc:
-            LOG.warning("Node %s: %s: %s", call.node.uuid, self.purpose, exc)
+            LOG.warning("Node %s: %s: %s", node.uuid, self.purpose, exc)
 
     def _ask(self, call: _Call) -> None:
         """Ask a machine and act on what it says; the last resort of its thread."""

@@ -393,6 +393,43 @@ def test_a_call_that_never_comes_back_counts_in_each_round(service, sync, conf, 
     support.until(lambda: sync.hanging == 0)
 
 
+def test_a_call_that_never_comes_back_counts_also_when_its_node_was_worked_on(
+    service, sync, conf, monkeypatch
+):
+    """Else nothing would be done about a dead controller that somebody looks after."""
+    conf.set_override("sync_power_state_call_timeout", 0.05, group="conductor")
+    conf.set_override("power_state_sync_max_retries", 1, group="conductor")
+    monkeypatch.setattr(rounds, "_MADE_AGAIN", 1_000_000)
+    Machine.says["n"] = threading.Event()
+    node = node_of(service, "n")
+    sync.round()
+    service.manager.update_node(None, node.uuid, {"extra": {"ticket": 8}})
+    assert not again(service, node).maintenance
+    for _ in range(4):
+        sync.round()
+    now = again(service, node)
+    assert now.maintenance and now.fault == power.FAULT and now.reservation is None
+    assert Machine.asked == ["n"]
+
+
+def test_a_controller_that_has_got_another_address_is_asked_there(service, sync, conf, monkeypatch):
+    """The call that hangs at the old one tells nothing of it."""
+    conf.set_override("sync_power_state_call_timeout", 0.05, group="conductor")
+    conf.set_override("power_state_sync_max_retries", 0, group="conductor")
+    monkeypatch.setattr(rounds, "_MADE_AGAIN", 1_000_000)
+    hung = Machine.says["n"] = threading.Event()
+    node = node_of(service, "n", driver_info={"address": "old"})
+    sync.round()
+    service.manager.set_node_maintenance(None, node.uuid, False, None)
+    service.manager.update_node(None, node.uuid, {"driver_info": {"address": "new"}})
+    Machine.says["n"] = OFF
+    while again(service, node).power_state is None:
+        sync.round()
+    assert Machine.asked == ["n", "n"] and not again(service, node).maintenance
+    hung.set()
+    support.until(lambda: sync.hanging == 0)
+
+
 def test_a_new_node_has_nothing_of_a_deleted_one(service, sync, short):
     """SQLite gives a row id again; the call to the machine of the deleted node still hangs."""
     Machine.says.update(n=threading.Event(), young=OFF)
