@@ -17,6 +17,7 @@ from deploysteps.db.event_models import Event
 from deploysteps.db.events import New
 from deploysteps.drivers import base
 from tests import support
+from tests.conftest import SERVERS
 from tests.support_sql import counting
 
 SECRET = "hunter2-is-no-secret"
@@ -211,14 +212,17 @@ def insert(database, count=1, *, connection=None, at=None, state="x"):
         database.write(work)
 
 
+several_writers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
+"""SQLite has one writer at a time."""
+
+
 def ids(found):
     return [event.id for event in found]
 
 
+@several_writers
 def test_an_event_that_is_committed_late_is_waited_for(database):
     """Two transactions: the one that wrote first commits last."""
-    if database.dialect == "sqlite":
-        pytest.skip("one writer at a time")
     database.idle_transaction_timeout = 30
     insert(database)
     begin = events.edges(database).newest
@@ -236,9 +240,8 @@ def test_an_event_that_is_committed_late_is_waited_for(database):
     assert events.settled_newest(database) == found[-1].id
 
 
+@several_writers
 def test_an_event_that_was_rolled_back_is_not_waited_for_for_ever(database):
-    if database.dialect == "sqlite":
-        pytest.skip("one writer at a time")
     insert(database)
     begin = events.edges(database).newest
     with database.engine.connect() as lost:
@@ -252,10 +255,9 @@ def test_an_event_that_was_rolled_back_is_not_waited_for_for_ever(database):
     assert len(events.settled(database, begin, 100)) == 2
 
 
-def test_a_writer_whose_clock_is_ahead_keeps_nothing_back(kind, database):
+@several_writers
+def test_a_writer_whose_clock_is_ahead_keeps_nothing_back(database):
     """What is missing before its event is waited for by the clock of the reader."""
-    if kind == "sqlite":
-        pytest.skip("one writer at a time")
     insert(database)
     begun = events.edges(database).newest
     with database.engine.connect() as gone:

@@ -22,6 +22,7 @@ from deploysteps.db.events import New
 from deploysteps.db.models import Node
 from deploysteps.steps import RUNS
 from tests import support
+from tests.conftest import SERVERS
 from tests.support_access import LESSEE, OTHER, OWNER, keystone
 from tests.support_sql import counting
 from tests.support_tls import certificate
@@ -415,10 +416,9 @@ def test_several_processes_serve_from_the_database(serve, sqlite):
     other.dispose()
 
 
-def test_an_event_that_is_committed_late_is_heard(serve, kind, database):
+@pytest.mark.parametrize("kind", SERVERS, indirect=True)  # SQLite has one writer at a time
+def test_an_event_that_is_committed_late_is_heard(serve, database):
     """Ids are given in another order than transactions commit in, on a server."""
-    if kind == "sqlite":
-        pytest.skip("one writer at a time")
     database.idle_transaction_timeout = 0  # at first: what earlier tests left is no gap
     tell(database, 1)
     time.sleep(0.1)
