@@ -138,19 +138,39 @@ def left_alone(node: Any) -> str:
     )
 
 
-def refuse_unserved(runtime: Runtime, group: str, driver: str) -> None:
-    """Refuse to put a node into a group of which no conductor offers its driver.
+def resolved(
+    runtime: Runtime, group: str, driver: str, asked: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return an interface name for each type: what is asked for, or the default.
 
-    :raises InvalidParameterValue: there is none that is alive.
+    As of a conductor that works on nodes of the group: this one, or one that is alive and
+    offers all that is asked for.
+
+    :raises InvalidParameterValue: there is none, and why.
     """
     if is_of_group(runtime, group):
-        return
-    for offered in _alive(runtime, group).values():
-        if any(offer.hardware_type == driver for offer in offered):
-            return
+        return runtime.registry.resolve(driver, asked)
+    lacking = []
+    for host, offered in _alive(runtime, group.lower()).items():
+        own = [offer for offer in offered if offer.hardware_type == driver]
+        known = {(offer.interface_type, offer.interface_name) for offer in own}
+        defaults = {offer.interface_type: offer.interface_name for offer in own if offer.is_default}
+        names = {kind: asked.get(kind) or defaults.get(kind, "") for kind in INTERFACE_COLUMNS}
+        lacks = [
+            f"{kind} interface {name!r}"
+            for kind, name in names.items()
+            if (kind, name) not in known
+        ]
+        if not lacks:
+            return names
+        if own:
+            lacking.append(f"{host} does not offer {', '.join(lacks)}")
+    which = f"of {named(group)}" if group else "without a conductor group"
     raise exceptions.InvalidParameterValue(
-        f"No conductor of {named(group)} that offers hardware type {driver!r} is alive; a "
-        "conductor's group is its setting [conductor] conductor_group."
+        f"No conductor {which} that offers what the node needs is alive: {'; '.join(lacking)}"
+        if lacking
+        else f"No conductor {which} that offers hardware type {driver!r} is alive; a conductor's "
+        "group is its setting [conductor] conductor_group."
     )
 
 

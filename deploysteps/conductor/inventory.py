@@ -26,14 +26,14 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
         raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
     groups.check_chassis(runtime, row)
     groups.check_parent(runtime, row)
-    _fit_group(runtime, row, row["driver"])
+    _fit_group(row)
     for flag in ("protected", "retired"):
         _check_reason(flag, row, row)
     if row.get("protected"):
         raise exceptions.InvalidParameterValue(
             "A new node can not be protected; only a node that has an instance can."
         )
-    row.update(_resolved(runtime, row["driver"], row))
+    row.update(_resolved(runtime, row.get("conductor_group", ""), row["driver"], row))
     row["provision_updated_at"] = types.utcnow()
     with _parent_kept(runtime, context, row):
         node = nodes.insert(runtime.database, row)
@@ -55,24 +55,22 @@ def _parent_kept(runtime: Runtime, context: Any, row: Mapping[str, Any]) -> Iter
         yield
 
 
-def _fit_group(runtime: Runtime, values: dict[str, Any], driver: str) -> None:
-    """Write a conductor group in lower case.
-
-    :raises InvalidParameterValue: no conductor of it is there for the node.
-    """
+def _fit_group(values: dict[str, Any]) -> None:
+    """Write a conductor group in lower case."""
     if "conductor_group" in values:
         values["conductor_group"] = (values["conductor_group"] or "").lower()
-        charge.refuse_unserved(runtime, values["conductor_group"], driver)
 
 
-def _resolved(runtime: Runtime, driver: str, named: Mapping[str, Any]) -> dict[str, str]:
-    """Return the interface columns of a node, defaults filled in.
+def _resolved(
+    runtime: Runtime, group: str, driver: str, named: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the interface columns of a node of a group, defaults filled in.
 
     :raises InvalidParameterValue: a mistake in the request, so never a 404.
     """
     wanted = {kind: named.get(INTERFACE_COLUMNS[kind]) for kind in INTERFACE_TYPES}
     try:
-        names = runtime.registry.resolve(driver, wanted)
+        names = charge.resolved(runtime, group, driver, wanted)
     except exceptions.NotFound as exc:
         raise exceptions.InvalidParameterValue(str(exc)) from exc
     return {INTERFACE_COLUMNS[kind]: name for kind, name in names.items()}
@@ -105,12 +103,12 @@ def update_node(
             # Nobody else puts one of these below the node, or removes it, meanwhile.
             held.enter_context(_records(runtime, context, above, "node update"))
         groups.check_parent(runtime, changes, node.uuid)
-        _fit_group(runtime, changes, changes.get("driver", node.driver))
+        _fit_group(changes)
         if "maintenance" in changes or "maintenance_reason" in changes:
             changes["fault"] = None  # an operator's word stands for what the service found
         if changes.get("maintenance") is False:
             changes["maintenance_reason"] = None
-        if "driver" in changes or reset_interfaces or _names_interface(changes):
+        if reset_interfaces or _changes_what_serves(node, changes):
             changes.update(_interfaces_after(runtime, node, changes, reset_interfaces))
         also = allocations.check_update(runtime, node, changes)
         for name, value in changes.items():
@@ -130,15 +128,19 @@ def _refuse_changed(row: Node | Port, before: Mapping[str, Any], what: str) -> N
             )
 
 
-def _names_interface(changes: Mapping[str, Any]) -> bool:
-    return any(column in changes for column in INTERFACE_COLUMNS.values())
+def _changes_what_serves(node: Node, changes: Mapping[str, Any]) -> bool:
+    """Tell whether a conductor has to be there for what a node is to be."""
+    group = changes.get("conductor_group", node.conductor_group)
+    moves = group != node.conductor_group
+    return moves or not changes.keys().isdisjoint(("driver", *INTERFACE_COLUMNS.values()))
 
 
 def _interfaces_after(
     runtime: Runtime, node: Node, changes: Mapping[str, Any], reset: bool
 ) -> dict[str, str]:
     kept = {} if reset else {c: getattr(node, c) for c in INTERFACE_COLUMNS.values()}
-    return _resolved(runtime, changes.get("driver", node.driver), {**kept, **changes})
+    group = changes.get("conductor_group", node.conductor_group)
+    return _resolved(runtime, group, changes.get("driver", node.driver), {**kept, **changes})
 
 
 def _check_protection(node: Node, changes: Mapping[str, Any]) -> None:

@@ -121,6 +121,49 @@ def test_a_node_moves_only_into_a_group_that_serves_its_driver(database, start):
     support.settle(database, node.uuid, states.ACTIVE)
 
 
+def ipxe(service: Service) -> list[tuple[Any, ...]]:
+    """Return the offers of a conductor that has another boot interface for the same type."""
+    offers = [tuple(offer) for offer in service.runtime.registry.offers()]
+    named = [(*offer[:2], "ipxe", True) if offer[1] == "boot" else offer for offer in offers]
+    return [*named, *(("only-there", *offer[1:]) for offer in named)]
+
+
+def test_a_node_has_the_interfaces_that_a_conductor_of_its_group_offers(database, start):
+    """A request goes to one whose own interfaces tell nothing of those of another group."""
+    service = start(database)
+    manager = service.manager
+    own = support.enrolled(service)
+    conductors.register(database, "rack-1", "b", ipxe(service), "rack7")
+    made = support.enrolled(service, conductor_group="rack7")
+    assert (made.boot_interface, made.raid_interface) == ("ipxe", "test")
+    there = support.enrolled(service, conductor_group="rack7", driver="only-there")
+    assert there.boot_interface == "ipxe"
+    lacks = "No conductor of conductor group 'rack7'.*: rack-1 does not offer boot interface 'test'"
+    for work in (
+        lambda: support.enrolled(service, conductor_group="rack7", boot_interface="test"),
+        lambda: manager.update_node(None, made.uuid, {"boot_interface": "test"}),
+        lambda: manager.update_node(None, own.uuid, {"conductor_group": "rack7"}),
+    ):
+        with pytest.raises(exceptions.InvalidParameterValue, match=lacks):
+            work()
+    with pytest.raises(exceptions.InvalidParameterValue, match="ipxe"):
+        manager.update_node(None, made.uuid, {"conductor_group": ""})
+    moved = manager.update_node(None, own.uuid, {"conductor_group": "rack7"}, True)
+    assert (moved.conductor_group, moved.boot_interface) == ("rack7", "ipxe")
+    conductors.leave(database, "rack-1", "b")
+    assert manager.update_node(None, made.uuid, {"extra": {"a": 1}}).extra == {"a": 1}
+    back = {"conductor_group": "", "boot_interface": "test"}
+    assert manager.update_node(None, made.uuid, back).boot_interface == "test"
+
+
+def test_a_node_is_not_enrolled_where_no_conductor_would_serve_it(database, start, conf):
+    """Its group is what the request says, not that of the conductor that was asked."""
+    conf.set_override("conductor_group", "rack7", "conductor")
+    service = start(database)
+    with pytest.raises(exceptions.InvalidParameterValue, match="without a conductor group"):
+        support.enrolled(service)
+
+
 @pytest.fixture
 def moved(database, monkeypatch) -> None:
     """Give a node another group between the moment it is read and that in which it is locked."""
