@@ -174,7 +174,7 @@ def _taken(query: Query, name: str) -> Any:
     if name in _UUIDS:
         if not is_uuid(value):
             raise exceptions.Invalid(f"{name} must be a UUID, not {value[:80]!r}")
-        return value.lower()
+        return value
     if value not in _KINDS.get(name, {}).get("enum", (value,)):
         known = ", ".join(_KINDS[name]["enum"])
         raise exceptions.Invalid(f"There is no {name} {value[:80]!r}; there are {known}")

@@ -16,6 +16,13 @@ _MODE = "active-backup"
 """What a portgroup's mode is when nobody names one, as in the field."""
 
 
+def fit_uuids(values: dict[str, Any]) -> None:
+    """Write in lower case, as uuids of our own are, those by which a node is looked for."""
+    for name in ("chassis_uuid", "instance_uuid"):
+        if values.get(name) is not None:
+            values[name] = values[name].lower()
+
+
 def check_chassis(runtime: Runtime, values: Mapping[str, Any]) -> None:
     """Refuse a node in a chassis that is not there.
 

@@ -24,6 +24,7 @@ def create_node(runtime: Runtime, context: Any, values: Mapping[str, Any]) -> No
     row = {"provision_state": states.ENROLL, **values}
     if not row.get("driver"):
         raise exceptions.MissingParameterValue("a node needs a driver: name a hardware type")
+    groups.fit_uuids(row)
     groups.check_chassis(runtime, row)
     groups.check_parent(runtime, row)
     _fit_group(row)
@@ -98,6 +99,7 @@ def update_node(
         _check_protection(node, changes)
         for flag in ("protected", "retired"):
             changes.update(_check_reason(flag, changes, {flag: getattr(node, flag)}))
+        groups.fit_uuids(changes)
         groups.check_chassis(runtime, changes)
         for above in groups.check_parent(runtime, changes, node.uuid):
             # Nobody else puts one of these below the node, or removes it, meanwhile.

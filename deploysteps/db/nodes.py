@@ -89,7 +89,7 @@ def _describes(text: str) -> sa.ColumnElement[bool]:
 # name is an error, never ignored.
 FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "associated": lambda v: has(Node.instance_uuid) if v else Node.instance_uuid.is_(None),
-    "chassis_uuid": lambda v: Node.chassis_uuid == v,
+    "chassis_uuid": lambda v: Node.chassis_uuid.in_((v, v.lower())),  # old rows are as they came
     "conductor_group": lambda v: Node.conductor_group == v,
     "description_contains": lambda v: _describes(v),
     "driver": lambda v: Node.driver == v,
@@ -100,7 +100,7 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
         sa.bindparam(None, list(v), expanding=True, literal_execute=True)
     ),
     "instance_name": lambda v: Node.instance_name == v,
-    "instance_uuid": lambda v: Node.instance_uuid == v,
+    "instance_uuid": lambda v: Node.instance_uuid.in_((v, v.lower())),
     "lessee": lambda v: Node.lessee == v,
     "maintenance": lambda v: Node.maintenance == sa.literal(bool(v)),
     "owner": lambda v: Node.owner == v,

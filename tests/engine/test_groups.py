@@ -36,6 +36,31 @@ def test_a_chassis_and_its_nodes(database, start):
     assert chassis.listing(database) == []
 
 
+def test_uuids_in_capitals_are_those_in_small_letters(database, start):
+    """A node is found by them however they were written, and they are taken but once."""
+    service = start(database)
+    manager = service.manager
+    case = manager.create_chassis(None, {"description": "rack 1"})
+    capitals = {"chassis_uuid": case.uuid.upper(), "instance_uuid": UUID.upper()}
+    node = support.enrolled(service, **capitals)
+    for name, value in capitals.items():
+        for asked in (value, value.lower()):
+            assert [n.id for n in nodes.listing(database, filters={name: asked})] == [node.id]
+    with pytest.raises(exceptions.InvalidParameterValue, match="contains nodes"):
+        manager.destroy_chassis(None, case.uuid)
+    with pytest.raises(exceptions.Conflict):
+        support.enrolled(service, instance_uuid=UUID)
+    manager.update_node(None, node.uuid, dict.fromkeys(capitals))
+    changed = manager.update_node(None, node.uuid, capitals)
+    assert (changed.chassis_uuid, changed.instance_uuid) == (case.uuid, UUID)
+
+
+def test_a_uuid_that_was_stored_in_capitals_is_still_found_by_them(sqlite, start):
+    node = support.enrolled(start(sqlite))
+    nodes.set_unlocked(sqlite, node.id, {"instance_uuid": UUID.upper()})
+    assert nodes.listing(sqlite, filters={"instance_uuid": UUID.upper()})
+
+
 def test_a_portgroup_and_its_ports(database, start):
     service = start(database)
     manager = service.manager
