@@ -101,9 +101,10 @@ def _waits(attempt: Mapping[str, Any], machine: Mapping[str, Any] | None) -> Ite
     if owner in _ENDS:
         heard = f" ({_heard(machine)})" if owner == "agent" and machine else ""
         yield _ENDS[owner] + heard
-    if attempt.get("silent_at"):
+    silent, deadline = _time(attempt.get("silent_at")), _time(attempt.get("deadline"))
+    if silent and (deadline is None or silent < deadline):
         yield f"fails at {clock(attempt['silent_at'])} if it is silent until then"
-    elif attempt.get("deadline"):
+    elif deadline:
         yield f"fails at {clock(attempt['deadline'])}"
 
 

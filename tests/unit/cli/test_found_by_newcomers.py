@@ -79,6 +79,15 @@ def test_a_wait_for_the_agent_tells_until_when_it_may_be_silent(ok, stub, made):
     assert watch.clock(WAITS["deadline"]) not in told
 
 
+@pytest.mark.parametrize("silent", ["2026-01-02T04:34:05.000000+00:00", WAITS["deadline"], None])
+def test_a_wait_that_ends_before_silence_would_end_it_tells_that(ok, stub, made, silent):
+    """A step may have less time than the agent has to be silent."""
+    attempt = made.attempt("deploy.x", "waiting", **WAITS, silent_at=silent)
+    listed(stub, made.node(), made.run(attempt))
+    told = ok("node", "run", "n").stdout
+    assert f"fails at {watch.clock(WAITS['deadline'])}" in told and "silent" not in told
+
+
 def test_a_wait_that_is_over_is_not_told(ok, stub, made):
     over = made.attempt("deploy.x", "finished", **WAITS)
     listed(stub, made.node(), made.run(over, outcome="success"))
