@@ -149,7 +149,8 @@ def resolved(
     :raises InvalidParameterValue: there is none, and why.
     """
     if is_of_group(runtime, group):
-        return runtime.registry.resolve(driver, asked)
+        found: dict[str, str] = runtime.registry.resolve(driver, asked)
+        return found
     lacking = []
     for host, offered in _alive(runtime, group.lower()).items():
         own = [offer for offer in offered if offer.hardware_type == driver]
