@@ -24,6 +24,7 @@ from deploysteps.conductor import task_manager, words
 from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.db import nodes, runs, sweeps
 from deploysteps.db.sweeps import User
 from deploysteps.drivers.base import BaseInterface
@@ -111,14 +112,12 @@ class Periodics:
             self._worker.wait(timeout)
 
     def _guarded(self, job: Job) -> Callable[[], None]:
-        """Return a call of :meth:`run` that nothing escapes from."""
+        """Return a call of :meth:`run` that goes on."""
+        trouble = Trouble(LOG, job.label)
 
         def run() -> None:
-            try:
+            with trouble.kept_going():  # a database that is away must not end the clock
                 self.run(job)
-            except BaseException:  # a database that is away must not end the clock
-                again = job.declared.spacing
-                LOG.exception("%s failed; it is called again in %g s", job.label, again)
 
         return run
 
@@ -161,13 +160,21 @@ class Periodics:
         """Call a method for one node, for so long as it may take; False when it was left out."""
         if user.node.uuid in job.hanging:
             return False
-        answers: list[bool] = []
-        call = threading.Thread(
-            target=lambda: answers.append(self._called(job, user)), name=job.label, daemon=True
-        )
+        answers: list[bool | exceptions.DatabaseUnavailable] = []
+
+        def called() -> None:
+            try:
+                answers.append(self._called(job, user))
+            except exceptions.DatabaseUnavailable as exc:
+                answers.append(exc)
+
+        call = threading.Thread(target=called, name=job.label, daemon=True)
         call.start()
         call.join(_LONG_CALL)
         if not call.is_alive():
+            for answer in answers:
+                if isinstance(answer, exceptions.DatabaseUnavailable):
+                    raise answer  # for the other nodes, too, it is away
             return any(answers)
         LOG.warning(
             "Node %s: %s has not come back for %g s; meanwhile it is called for other nodes",
@@ -179,7 +186,10 @@ class Periodics:
         return True
 
     def _called(self, job: Job, user: User) -> bool:
-        """Call a method for one node; False when it was left out."""
+        """Call a method for one node; False when it was left out.
+
+        :raises DatabaseUnavailable: for whatever node.
+        """
         declared = job.declared
         try:
             with task_manager.acquire(
@@ -199,6 +209,8 @@ class Periodics:
             return False
         except exceptions.LockLost as exc:
             LOG.warning("%s on node %s stops: %s", job.label, user.node.uuid, exc)
+        except exceptions.DatabaseUnavailable:
+            raise
         except BaseException:
             LOG.exception("%s could not be called for node %s", job.label, user.node.uuid)
         return True
@@ -264,6 +276,6 @@ def _wanted(job: Job, user: User) -> bool:
     told = {"uuid": node.uuid, "driver": node.driver, "conductor_group": node.conductor_group}
     try:
         return bool(predicate(SimpleNamespace(**(told | user.fields))))
-    except Exception:
+    except BaseException:  # an author's code; SystemExit would end the clock
         LOG.exception("The predicate of %s failed for node %s", job.label, user.node.uuid)
         return False

@@ -24,6 +24,7 @@ from deploysteps.conductor import task_manager, words
 from deploysteps.conductor.charge import Charge
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.db.models import Node
 
 LOG = logging.getLogger(__name__)
@@ -104,13 +105,11 @@ class Rounds(abc.ABC):
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        pause = self._interval
+        pause, trouble = self._interval, Trouble(LOG, f"A round of {self.purpose}")
         while not self._stopped.wait(pause):
             began = time.monotonic()
-            try:
+            with trouble.kept_going():  # a database that is away must not end the clock
                 self.round()
-            except BaseException:  # a database that is away must not end the clock
-                LOG.exception("A round of %s failed; the next one tries again", self.purpose)
             pause = max(self._interval - (time.monotonic() - began), 0.0)
 
     @property
@@ -251,7 +250,7 @@ class Rounds(abc.ABC):
                 self.spoke(node, before, told)
         except task_manager.NOT_NOW as exc:
             LOG.debug("Node %s is left out by %s: %s", node.uuid, self.purpose, exc)
-        except exceptions.LockLost as exc:
+        except (exceptions.LockLost, exceptions.DatabaseUnavailable) as exc:
             LOG.warning("Node %s: %s stops: %s", node.uuid, self.purpose, exc)
         except BaseException as exc:
             held = secrets.Masker(node.driver_info, node.instance_info, node.extra)

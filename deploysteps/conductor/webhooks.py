@@ -19,6 +19,7 @@ import time
 
 from deploysteps import counts
 from deploysteps.conductor.runtime import Runtime
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.db import events
 from deploysteps.db import webhooks as rows
 from deploysteps.db.event_models import WebhookDelivery
@@ -116,14 +117,11 @@ class Receiver:
         return not (self._on_the_way or self._thread.is_alive())
 
     def _run(self) -> None:
+        trouble = Trouble(LOG, f"Sending webhooks to {self.name}", _reason)
         while not self._stopped.is_set():
-            try:
+            pause = max(self._every, _AFTER_ERROR)
+            with trouble.kept_going():  # what was not taken stays
                 pause = self.round()
-            except Exception as exc:
-                # The database may be away for a while; what was not taken stays.
-                LOG.error("Webhooks to %s: %s; it is tried again", self.name, _reason(exc))
-                LOG.debug("It failed so", exc_info=True)
-                pause = max(self._every, _AFTER_ERROR)
             self._woken.wait(pause)
             self._woken.clear()
 

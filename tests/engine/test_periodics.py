@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -300,8 +301,13 @@ def test_a_predicate_sees_the_fields_that_it_asked_for(build, database):
         def look(self, task):
             raise AssertionError("its predicate fails")
 
+    class Quits(fake.FakeVendor):
+        @base.node_periodic(spacing=60, predicate=lambda n: sys.exit(n.uuid))
+        def look(self, task):
+            raise AssertionError("its predicate would end the clock")
+
     seen: list[str] = []
-    periodics = build(raid=Narrow, bios=Greedy)
+    periodics = build(raid=Narrow, bios=Greedy, vendor=Quits)
     for name, info in (("a", {"jobs": [1]}), ("b", {}), ("c", {"jobs": [2]})):
         add(database, name, driver_internal_column=info, bios_interface="test")
     for job in periodics.jobs:
@@ -397,12 +403,27 @@ def test_started_it_calls_again_and_again_and_stopped_no_more(build, database):
 
 
 def test_a_database_that_is_away_does_not_end_the_clock(build, database, monkeypatch, caplog):
+    """F52: and is told when it goes and when it is back, not by every method at every time."""
     periodics = build(raid=Looks)
-    monkeypatch.setattr(
-        database, "read", lambda *_: (_ for _ in ()).throw(exceptions.DatabaseUnavailable("gone"))
-    )
-    periodics._guarded(the_job(periodics))()
-    assert "is called again in 60 s" in caplog.text
+    add(database, "one", **WAITING)
+    add(database, "two", **WAITING)
+    run = periodics._guarded(the_job(periodics))
+    caplog.set_level("INFO", clocks.__name__)
+
+    def away(*_: Any) -> None:
+        raise exceptions.DatabaseUnavailable(reason="gone")
+
+    for place in (database, "read"), (task_manager, "adopt"):
+        with monkeypatch.context() as broken:
+            broken.setattr(*place, away)
+            run()
+            run()
+    run()
+    told = [record.getMessage() for record in caplog.records]
+    label = the_job(periodics).label
+    gone = f"{label} failed; it is tried again: The database does not answer: gone"
+    assert told == [gone, f"{label}: the database is back"]
+    assert the_job(periodics).instance.seen == ["one", "two"]
 
 
 @pytest.mark.parametrize("saves", [True, False])

@@ -430,6 +430,35 @@ def test_a_controller_that_has_got_another_address_is_asked_there(service, sync,
     support.until(lambda: sync.hanging == 0)
 
 
+def test_a_database_that_is_away_is_told_when_it_goes_and_when_it_is_back(
+    service, monkeypatch, caplog
+):
+    """F52: a round each minute on each conductor would fill the log."""
+    rounds_begun = threading.Semaphore(0)
+    away = threading.Event()
+    away.set()
+
+    class Sync(power_sync.PowerSync):
+        def round(self):
+            rounds_begun.release()
+            if away.is_set():
+                raise exceptions.DatabaseUnavailable(reason="gone")
+
+    found = Sync(service.runtime)
+    found._interval = 0.01
+    caplog.set_level("INFO", rounds.__name__)
+    found.start()
+    assert all([rounds_begun.acquire(timeout=10) for _ in range(3)])
+    away.clear()
+    support.until(lambda: "back" in caplog.text)
+    found.stop()
+    what = "A round of power state sync"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{what} failed; it is tried again: The database does not answer: gone",
+        f"{what}: the database is back",
+    ]
+
+
 def test_a_new_node_has_nothing_of_a_deleted_one(service, sync, short):
     """SQLite gives a row id again; the call to the machine of the deleted node still hangs."""
     Machine.says.update(n=threading.Event(), young=OFF)

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from deploysteps import bounded
+from deploysteps import bounded, exceptions
+from deploysteps.conductor import webhooks as sending
 from deploysteps.db import webhooks
 from tests import support
 from tests.service.test_webhooks import SECRET, Receiver, tell
@@ -142,6 +143,37 @@ def test_without_a_time_no_answer_is_read():
     with pytest.raises(LookupError):
         contextvars.Context().run(ask)
     receiver.close()
+
+
+def test_a_database_that_is_away_is_told_when_it_goes_and_when_it_is_back(
+    conf, start, sqlite, caplog, monkeypatch
+):
+    """F52, F76: not each second of each receiver; and what else goes wrong has no path in it."""
+    monkeypatch.setattr(sending, "_AFTER_ERROR", 0.01)
+    conf.set_override("poll_interval", 0.05, group="events")
+    url = "http://127.0.0.1:9/hooks/T0PSECRET"
+    away = exceptions.DatabaseUnavailable(reason="gone")
+    goes_wrong = [away, away, away, None, ValueError(f"no such place: {url}"), None]
+
+    class Watched(sending.Receiver):
+        def round(self):
+            if not goes_wrong:
+                self.leave()
+            elif (problem := goes_wrong.pop(0)) is not None:
+                raise problem
+            return 0.0
+
+    receiver = Watched(start(sqlite).runtime, url, "holder")
+    caplog.set_level("INFO", sending.__name__)
+    receiver.start()
+    assert receiver.ended(time.monotonic() + 10)
+    what = f"Sending webhooks to {receiver.name}"
+    assert [m for m in caplog.messages if m.startswith(what)] == [
+        f"{what} failed; it is tried again: The database does not answer: gone",
+        f"{what}: the database is back",
+        f"{what} failed; it is tried again: ValueError",
+    ]
+    assert "T0PSECRET" not in caplog.text
 
 
 def test_no_log_has_the_path_of_a_receiver(conf, start, sqlite, caplog):

@@ -13,9 +13,9 @@ LOG = logging.getLogger(__name__)
 
 
 @pytest.fixture
-def attempt(caplog):
+def attempt(caplog, request):
     caplog.set_level(logging.INFO, LOG.name)
-    trouble = Trouble(LOG, "Looking")
+    trouble = Trouble(LOG, "Looking", *getattr(request, "param", ()))
 
     def tried(exc=None):
         """Try once; returns what was told."""
@@ -43,6 +43,14 @@ def test_any_other_mistake_is_told_each_time_with_its_place(attempt):
         assert attempt(ZeroDivisionError()) == [
             ("ERROR", "Looking failed; it is tried again", True)
         ]
+
+
+@pytest.mark.parametrize("attempt", [(lambda exc: type(exc).__name__,)], indirect=True)
+def test_a_mistake_that_may_tell_a_secret_is_told_in_other_words(attempt):
+    told = "Looking failed; it is tried again: ZeroDivisionError"
+    assert attempt(ZeroDivisionError("T0PSECRET")) == [("ERROR", told, False)]
+    away = exceptions.DatabaseUnavailable(reason="refused")
+    assert len(attempt(away)) == 1 and attempt(away) == []
 
 
 def test_what_ends_a_process_is_not_held_up(attempt):
