@@ -595,6 +595,9 @@ class Life(RuleBasedStateMachine):
                 self.maintenance, self.fault = False, None
             self.begin(flow, states.ACTIVE, self.failed[1], place)
 
+    def is_operators(self) -> bool:
+        return self.maintenance and self.fault is None
+
     @precondition(lambda self: self.living() and (self.odd or self.is_to_be_aborted()))
     @rule(first=someone)
     def abort(self, first: bool) -> None:
@@ -607,7 +610,7 @@ class Life(RuleBasedStateMachine):
         if self.expect(refused, known, "abort") and run is not None:
             first_time, run.aborting = not run.aborting, True
             at_once = first_time and run.step != "stubborn"
-            if (at_once or self.maintenance) and run.pending in (None, "beat"):
+            if (at_once or self.is_operators()) and run.pending in (None, "beat"):
                 run.pending = "abort"
 
     @precondition(lambda self: self.living() and self.asks(states.UNHOLD))
@@ -633,7 +636,7 @@ class Life(RuleBasedStateMachine):
     def something_changes(self, maintenance: bool, broken: bool, machine: str, odd: bool) -> None:
         """Maintenance; a fault; what the machine was told to do; and a request that is odd."""
         self.journal.broken, self.journal.machine = broken, machine
-        if maintenance != self.maintenance:
+        if maintenance != self.maintenance or (maintenance and self.fault):
             life = self.one(True)
             uuid = self.node.uuid
             self.do(life, lambda: life.manager.set_node_maintenance(None, uuid, maintenance))
