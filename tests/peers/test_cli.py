@@ -205,7 +205,7 @@ class TestLists:
     def test_refusals(self, openstack, three):
         assert "HTTP 404" in openstack.refusal("node", "list", "--marker", "list-nope")
         told = openstack.refusal("node", "list", "--provision-state", "frobnicated")
-        assert "rovision state" in told and "HTTP 400" in told
+        assert "provision_state 'frobnicated'" in told and "HTTP 400" in told
 
 
 def test_deploy_and_rebuild_and_undeploy(openstack, tmp_path):
