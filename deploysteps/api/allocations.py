@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -224,7 +225,7 @@ class Allocations(_Allocations):
         return item
 
 
-class _OneAllocation(_Allocations):
+class _OneAllocation(_Allocations, abc.ABC):
     """One allocation, however a path leads to it."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, ident: str) -> None:
@@ -243,9 +244,9 @@ class _OneAllocation(_Allocations):
         self.client.destroy_allocation(call.of(req).context, item.uuid)
         done(resp, 204)
 
+    @abc.abstractmethod
     def _item(self, req: falcon.Request, ident: str) -> Allocation:
         """Return it, if the caller may do with it what he asks."""
-        raise NotImplementedError
 
 
 class OneAllocation(_OneAllocation):

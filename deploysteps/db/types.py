@@ -57,7 +57,6 @@ class _Number:
     """A number that is equal only to one that JSON writes in the same way."""
 
     __slots__ = ("_kind", "_text")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Any) -> None:
         self._kind, self._text = type(value), repr(value)

@@ -18,6 +18,10 @@ class StepStatus(enum.Enum):
     RUNNING = "running"
 
 
+_GROW, _AT_MOST = 1.5, 60.0
+"""How much longer each pause of a poll is than the one before it, and seconds that none exceeds."""
+
+
 class Wait(str):
     """A wait state that says when it wants to be looked at, and who ends it.
 
@@ -38,8 +42,8 @@ class Wait(str):
         state: str,
         *,
         poll: float | None = None,
-        grow: float = 1.5,
-        at_most: float = 60.0,
+        grow: float = _GROW,
+        at_most: float = _AT_MOST,
         limit: float | None = None,
         reboot: bool = False,
         callback: bool = False,
@@ -56,8 +60,8 @@ def wait(
     flow_state: str,
     *,
     poll: float | None = None,
-    grow: float = 1.5,
-    at_most: float = 60.0,
+    grow: float = _GROW,
+    at_most: float = _AT_MOST,
     limit: float | None = None,
     reboot: bool = False,
     callback: bool = False,

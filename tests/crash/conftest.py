@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import warnings
@@ -15,6 +16,7 @@ from deploysteps.db import conductors
 from deploysteps.db.engine import Database
 from tests.crash import checks
 from tests.crash.deeds import LOST, Deed
+from tests.crash.scenarios import SCENARIOS
 from tests.crash.stage import HOST, Stage
 from tests.crash.stepwise import KILLED
 from tests.crash.telling import Telling
@@ -29,6 +31,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.proof)
 
 
+@contextlib.contextmanager
+def forking(stages: list[Stage]) -> Iterator[None]:
+    """Let stages fork this process, and put it in order afterwards."""
+    with warnings.catch_warnings():
+        # The threads of the test runner do not matter to what a fork does here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+    for found in stages:
+        found.database.dispose()
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py does
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Log nothing: here every second line would be the warning of a crash."""
@@ -37,6 +53,21 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
+
+
+@pytest.fixture
+def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Make a stage for a story."""
+    made: list[Stage] = []
+
+    def make(name: str, *, served: bool = False) -> Stage:
+        database.dispose()
+        made.append(Stage(database, conf, SCENARIOS[name], tmp_path / "journal", served=served))
+        made[0].warm_up()
+        return made[0]
+
+    with forking(made):
+        yield make
 
 
 @pytest.fixture
@@ -58,15 +89,8 @@ def telling(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[
         gc.freeze()
         return found
 
-    with warnings.catch_warnings():
-        # The threads of the test runner do not matter to what a fork does here.
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with forking(made):
         yield make
-    for found in made:
-        found.database.dispose()
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()  # as tests/conftest.py does
 
 
 @pytest.fixture

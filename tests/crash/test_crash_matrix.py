@@ -8,18 +8,13 @@ work of one call, it tries a part of the points (:func:`density`). ``make test``
 
 from __future__ import annotations
 
-import gc
 import itertools
-import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from deploysteps import exceptions
 from deploysteps.db import nodes, runs
-from deploysteps.db.engine import Database
 from deploysteps.steps import FLOWS
 from tests.crash import checks
 from tests.crash.scenarios import (
@@ -34,28 +29,6 @@ from tests.crash.scenarios import (
 )
 from tests.crash.stage import HOST, OTHER, Stage
 from tests.crash.stepwise import forked, points
-
-
-@pytest.fixture
-def stage(database: Database, conf: Any, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
-    """Make a stage for a story."""
-    made: list[Stage] = []
-
-    def make(name: str, *, served: bool = False) -> Stage:
-        database.dispose()
-        made.append(Stage(database, conf, SCENARIOS[name], tmp_path / "journal", served=served))
-        made[0].warm_up()
-        return made[0]
-
-    with warnings.catch_warnings():
-        # The threads of the test runner do not matter to what a fork does here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield make
-    for found in made:
-        found.database.dispose()
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()  # as tests/conftest.py does
 
 
 def restarted(stage: Stage, at: int) -> None:
