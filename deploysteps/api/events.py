@@ -65,7 +65,7 @@ class Stream(call.Resource):
             raise exceptions.Invalid(f"{_HEADER} must be the id of an event: a whole number.")
         ears = Ears(call.caller(req))
         wanted = streams.Wanted(
-            last=None if given is None else int(given),
+            last=self._streams.newest() if given is None else int(given),
             node=None if node is None else self.node(req, node).uuid,
             flow=flow,
             ears=None if ears.hear_all else ears,

@@ -64,8 +64,8 @@ def _reset(last: int, kept: events.Edges) -> bytes:
 class Wanted:
     """What a reader wants to hear."""
 
-    last: int | None = None
-    """The newest event that it has; None: only what comes."""
+    last: int
+    """The newest event that it has."""
     node: str | None = None
     flow: str | None = None
     ears: Ears | None = None
@@ -176,6 +176,14 @@ class Streams:
     def count(self) -> int:
         """How many streams there are."""
         return self._places.total()
+
+    def newest(self) -> int:
+        """Return the event after which a stream begins that wants only what comes.
+
+        Known before its reader is answered: what happens from then on is told, however long it is
+        until the thread takes the stream up.
+        """
+        return events.settled_newest(self._database, self._tail)
 
     def admit(self, wanted: Wanted) -> Taker:
         """Make room for a stream; what is returned is to be given its connection.
@@ -332,8 +340,8 @@ class Streams:
         kept = events.edges(self._database)
         for stream in fresh:
             last = stream.wanted.last
-            stream.cursor = tail if last is None else last
-            if last is None or kept.oldest - 1 <= last <= kept.newest:
+            stream.cursor = last
+            if kept.oldest - 1 <= last <= kept.newest:
                 continue
             stream.cursor = min(max(kept.oldest - 1, 0), tail) if last < kept.oldest else tail
             stream.add(_reset(last, kept), now)

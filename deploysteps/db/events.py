@@ -180,12 +180,15 @@ def _is_over(database: Database, before: int, wait: float) -> bool:
 _LOOKED_BACK = 10_000
 
 
-def settled_newest(database: Database) -> int:
-    """Return the newest event before which none is missing that may come late."""
+def settled_newest(database: Database, since: int | None = None) -> int:
+    """Return the newest event before which none is missing that may come late.
+
+    :param since: one of which this is known; fewer are looked at then.
+    """
     oldest, newest = edges(database)
     if database.dialect == "sqlite" or not newest:
         return newest
-    cursor = max(newest - _LOOKED_BACK, oldest - 1)
+    cursor = max(newest - _LOOKED_BACK, oldest - 1, since or 0)
     while found := settled(database, cursor, 1000):
         cursor = found[-1].id
     return cursor

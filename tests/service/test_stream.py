@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 import requests
@@ -165,10 +165,27 @@ def test_it_goes_on_after_the_last_event_that_was_heard(server, sqlite, way):
 def test_without_one_only_what_comes_is_told(server, sqlite):
     tell(sqlite, 5)
     with listening(server) as reader:
-        support.until(lambda: reader.alive)
         tell(sqlite)
         reader.wait(1)
     assert reader.ids == [6]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_all_is_told_that_happens_once_a_reader_is_answered(server, sqlite, monkeypatch, others):
+    """However long it is until the thread takes up its stream."""
+    free, real = threading.Event(), streams.Streams._turn
+    free.set()
+    monkeypatch.setattr(streams.Streams, "_turn", lambda self: free.wait(10) and real(self))
+    tell(sqlite, 5)
+    with ExitStack() as held:
+        for _ in range(others):
+            held.enter_context(listening(server))
+        free.clear()
+        reader = held.enter_context(listening(server))
+        tell(sqlite, 2)
+        free.set()
+        reader.wait(2)
+        assert reader.ids == [6, 7]
 
 
 def test_filters_hold_for_what_was_and_for_what_comes(serve, start, sqlite):
