@@ -229,10 +229,10 @@ def _begin(
     :raises AbortAsked: nothing was written.
     """
     node = task.node
+    if ended is None:  # taken first: what follows begins no earlier, in its record too
+        ended = attempts.finished(task.attempt, endings.SUCCESS)
     begun = attempts.new(task, attempts.run_id_of(node), position, 1, entry)
     changes = node.changes()
-    if ended is None:
-        ended = attempts.finished(task.attempt, endings.SUCCESS)
     also = [*ended, transitions.begin(begun)]
     also.extend(task.changed_plan(changes))
     task.write(changes, also, unless_abort_of=node.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from typing import Any
 
@@ -65,6 +66,18 @@ def test_steps_run_highest_priority_first_one_at_a_time(database, start):
     assert [s for s, _, _ in support.outcomes(database, node)] == [
         "top", "deploy", "zz_first_declared", "aa_second_declared",
     ]  # fmt: skip
+
+
+def test_the_record_of_a_run_has_no_two_steps_at_once(database, start):
+    """Promise 2, as the history tells it: each attempt begins when the one before it has ended."""
+    service = start(database, vendor=many(5, []))
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    support.settle(database, node.uuid, states.ACTIVE)
+    told = support.attempts(database, node)
+    assert len(told) == 7
+    for one, following in itertools.pairwise(told):
+        assert one.finished_at <= following.started_at, (one.step, following.step)
 
 
 def test_before_a_steps_code_runs_the_row_says_so(database, start):
