@@ -198,15 +198,13 @@ def _tell_of_a_step_that_ends_first(state: State, node: str, before: dict[str, A
     step = before.get(flow.step_field) if flow else None
     if not flow or not step or step.get("abortable") is not False:
         return
-    operators = before.get("maintenance") and not before.get("fault")
+    if before.get("maintenance") and not before.get("fault"):
+        return  # an operator's: its waits are ended at once
     runs = waiting.state_of(before) == flow.running
-    if operators and not runs:
-        return
-    way = "" if operators else f"`deploysteps node maintenance {node} on`, and "
     when = "If it comes to wait, that can be ended at once" if runs else "To end its wait at once"
     state.output.say(
         f"{node}: {step['interface']}.{step['step']} is not abortable, so the run ends when "
-        f"that step has ended. {when}: {way}abort again"
+        f"that step has ended. {when}: `deploysteps node maintenance {node} on`, and abort again"
     )
 
 

@@ -403,7 +403,7 @@ def resume(task: TaskManager, flow: StepFlow) -> None:
         return
     node = task.node
     attempts.set_state(node, flow.running)
-    # A step that may not be cut short is entered again: the abort comes after it.
+    # A step that is not abortable is entered again, but in an operator's maintenance.
     abortable = policy.of_step(task.driver, flow, entry_of(task, flow)).abortable
     try:
         task.write(
@@ -411,7 +411,7 @@ def resume(task: TaskManager, flow: StepFlow) -> None:
             [transitions.enter(attempt, task.runtime.host)],
             unless_abort_of=node.run_id if abortable else None,
         )
-    except locks.AbortAsked:
+    except (locks.AbortAsked, locks.Stale):
         _end_aborted(task, flow)
         return
     attempt.state = runs.RUNNING

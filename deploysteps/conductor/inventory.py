@@ -230,9 +230,9 @@ def request_abort(
 ) -> None:
     """Ask a node's run to end; one lock-free write, honoured by the next transition.
 
-    :param to_cut_short: names the attempt that waits and may be ended at once.
-        It is told in the same write. Asked again afterwards, since the run may
-        have gone on meanwhile: what begins to wait later sees the request.
+    :param to_cut_short: names the attempt whose wait may be ended at once, be it one that
+        is to come. It is told in the same write. Asked again afterwards, since the run may
+        have gone on meanwhile: what begins later sees the request.
     """
     if node.run_id is None:
         return
@@ -240,19 +240,19 @@ def request_abort(
     transitions.ask_abort(runtime.database, node.run_id, by, told)
     now = to_cut_short(nodes.get(runtime.database, node.id))
     if now is not None and now != told:
-        transitions.send_signal(runtime.database, now, "abort")
+        transitions.cut_short(runtime.database, now)
     runtime.wake()
 
 
 def _any_wait(runtime: Runtime) -> Callable[[Node], Key | None]:
-    """Return what names the waiting attempt, abortable or not."""
+    """Return what names the attempt that waits or may come to wait, abortable or not."""
 
     def waits(node: Node) -> Key | None:
         if node.run_id is None:
             return None
         attempt = runs.last_attempt(runtime.database, node.run_id)
-        waiting = attempt is not None and attempt.state == runs.WAITING
-        return transitions.key_of(attempt) if attempt is not None and waiting else None
+        ended = attempt is None or attempt.state == runs.FINISHED
+        return None if attempt is None or ended else transitions.key_of(attempt)
 
     return waits
 

@@ -269,8 +269,8 @@ def abort(runtime: Runtime, context: Any, node_id: str) -> None:
     """Ask the node's run to end; a second time changes nothing, but in maintenance.
 
     A step that is not abortable ends first. In a maintenance that an operator has
-    set the machine is his, and what waits is ended at once. So is a run that no
-    conductor is there for, and its machine is left alone.
+    set the machine is his, and what waits is ended at once, what runs when it comes
+    to wait. A run that no conductor is there for is ended, its machine left alone.
     """
     node = nodes.get(runtime.database, node_id)
     flow = flow_of_state(node.provision_state)
@@ -309,12 +309,12 @@ def _tell_of_a_step_that_ends_first(
         return
     if _to_cut_short(runtime, node) is not None:
         return
-    way = "abort again" if _is_operators(node) else "set the node to maintenance and abort again"
     runs_on = node.provision_state == flow.running
     when = "If it comes to wait, to end that at once" if runs_on else "To end its wait at once"
     told = (
         f"{_who(context)} asked for an abort; {label_of(entry)} is not abortable, so the run ends "
-        f"when that step has ended. {when}, {way}"
+        f"when that step has ended. {when}, set the node to "
+        "maintenance and abort again"
     )
     LOG.warning("Node %s: %s", node.uuid, told)
     row = nodes.history_row(
@@ -349,9 +349,9 @@ def _last_attempt(runtime: Runtime, node: Node) -> StepAttempt | None:
 
 
 def _to_cut_short(runtime: Runtime, node: Node) -> Key | None:
-    """Return the attempt that waits and may be ended at once."""
+    """Return the attempt whose wait, also one that is to come, may be ended at once."""
     flow, attempt = flow_of_state(node.provision_state), _last_attempt(runtime, node)
-    if flow is None or attempt is None or attempt.state != runs.WAITING:
+    if flow is None or attempt is None or attempt.state == runs.FINISHED:
         return None
     if attempt.position == attempts.PREPARE or attempt.step_id == old_way.STEP_ID:
         return key_of(attempt)

@@ -84,7 +84,8 @@ _BEGIN_RUNNING = (
     "started_at",
 )
 _BEGIN_WAITING = (*_BEGIN_RUNNING, *_WAIT_COLUMNS)
-_WAIT = _FINISH.values(
+_NOT_CUT_SHORT = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal != "abort")
+_WAIT = _FINISH.where(_NOT_CUT_SHORT).values(
     state=WAITING, signal=None, signal_detail=None, **_bound(*_WAIT_COLUMNS, "evidence")
 )
 _UNSIGNALLED = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal == "beat")
@@ -95,7 +96,7 @@ _REARM = (
 )
 _ENTER = (
     _where(sa.update(_ATTEMPT))
-    .where(_ATTEMPT.c.state == WAITING)
+    .where(_ATTEMPT.c.state == WAITING, _NOT_CUT_SHORT)
     .values(state=RUNNING, conductor=sa.bindparam("v_conductor"), **_NO_WAIT)
 )
 _SIGNAL = (
@@ -106,6 +107,7 @@ _SIGNAL = (
 _SIGNAL_OF_WAIT = _SIGNAL.where(
     _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.Utc())
 )
+_CUT_SHORT = _FINISH.where(_UNSIGNALLED).values(signal="abort", **_bound("due_at"))
 
 
 _HOLD_RUN = (
@@ -179,7 +181,7 @@ def finish(
 
 
 def wait(attempt: StepAttempt, values: Mapping[str, Any]) -> Also:
-    """Let an attempt wait; ``values`` has ``owner``, ``due_at`` and so on."""
+    """Let an attempt wait, unless it is to be cut short; ``values`` has ``owner`` and so on."""
     bound = {f"v_{name}": values.get(name) for name in _WAIT_COLUMNS}
     bound["v_evidence"] = dict(attempt.evidence) if attempt.evidence else None
     told = _told(attempt, events.STEP_WAITING, waits_for=values.get("owner"))
@@ -211,7 +213,7 @@ def rearm(
 
 
 def enter(attempt: StepAttempt, conductor: str) -> Also:
-    """Let a waiting attempt run (again)."""
+    """Let a waiting attempt run (again), unless it is to be cut short."""
     values = {"v_conductor": conductor, **_named(key_of(attempt))}
     told = _told(attempt, events.STEP_RESUMED, conductor=conductor)
     return Also(_ENTER, values, must=True, tells=told)
@@ -233,6 +235,17 @@ def signal(
     if since is None:
         return Also(_SIGNAL, named, must=True)
     return Also(_SIGNAL_OF_WAIT, {**named, "k_since": since}, must=True)
+
+
+def _cut_short(key: Key) -> Also:
+    """End the wait of an attempt at once: that it is in, or, of one that runs, that it comes to."""
+    return Also(_CUT_SHORT, {"v_due_at": types.utcnow(), **_named(key)})
+
+
+def cut_short(database: Database, key: Key) -> None:
+    """Tell an attempt without a lock that it is not to wait, or not any longer."""
+    told = _cut_short(key)
+    database.write(lambda c: c.execute(told.statement, told.values) and None, happened=again)
 
 
 def send_signal(
@@ -270,20 +283,19 @@ _ABORT_RUN = (
 )
 
 
-def ask_abort(database: Database, run_id: int, by: str, cut_short: Key | None = None) -> bool:
+def ask_abort(database: Database, run_id: int, by: str, also: Key | None = None) -> bool:
     """Note, without a lock, that a run is to end; False if it ended or was asked before.
 
-    :param cut_short: a waiting attempt that is told at once, in the same
-        transaction: an abort that is noted and then forgotten would leave it
-        waiting.
+    :param also: an attempt that is told in the same transaction: an abort that
+        is noted and then forgotten would leave it waiting.
     """
     now = types.utcnow()
 
     def work(connection: sa.Connection) -> bool:
         values = {"k_run": run_id, "v_at": now, "v_by": by[:255]}
         asked = connection.execute(_ABORT_RUN, values).rowcount == 1
-        if cut_short is not None:
-            told = signal(cut_short, "abort")
+        if also is not None:
+            told = _cut_short(also)
             connection.execute(told.statement, told.values)
         return asked
 

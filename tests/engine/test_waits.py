@@ -669,9 +669,15 @@ def test_a_maintenance_that_a_failure_has_set_cuts_no_step_off(sqlite, start):
     assert "vendor.solid failed: aborted by" in node.last_error
 
 
-def test_an_abort_in_maintenance_of_a_step_that_runs_says_what_ends_its_wait(sqlite, start):
-    """F68: it is not abortable, and what it does before it waits cannot be cut off."""
+@pytest.mark.parametrize("how", ["at once", "a second time", "by the maintenance"])
+def test_in_maintenance_an_abort_of_a_step_that_runs_ends_the_wait_it_comes_to(
+    database, start, conf, how
+):
+    """F68: it is not abortable; what it does before it waits cannot be cut off."""
     running, go = threading.Event(), threading.Event()
+    conf.set_override(
+        "allow_provisioning_in_maintenance", how != "by the maintenance", group="conductor"
+    )
 
     class Solid(support.Vendor):
         @base.clean_step(priority=9)
@@ -680,19 +686,23 @@ def test_an_abort_in_maintenance_of_a_step_that_runs_says_what_ends_its_wait(sql
             go.wait(10)
             return states.CLEANWAIT
 
-    service = start(sqlite, vendor=Solid)
+    service = start(database, vendor=Solid)
     node = support.enrolled(service, provision_state=states.MANAGEABLE)
-    service.manager.do_provisioning_action(None, node.uuid, "provide")
+    service.manager.do_node_clean(None, node.uuid, [{"interface": "vendor", "step": "solid"}])
     assert running.wait(10)
+    if how == "a second time":
+        abort(service, node)
     service.manager.set_node_maintenance(None, node.uuid, True, "a fan")
-    abort(service, node)
-    [told] = [e for e in nodes.history_of(sqlite, node.id) if e.event_type == "abort pending"]
-    assert told.event.endswith("If it comes to wait, to end that at once, abort again")
+    if how != "by the maintenance":
+        abort(service, node)
+    told = [e.event for e in nodes.history_of(database, node.id) if e.event_type == "abort pending"]
+    assert len(told) == (how == "a second time")
+    assert all("If it comes to wait, to end that at once, set the node to" in one for one in told)
     go.set()
-    node = support.settle(sqlite, node.uuid, states.CLEANWAIT)
-    abort(service, node)
-    node = support.settle(sqlite, node.uuid, states.CLEANFAIL)
+    node = support.settle(database, node.uuid, states.CLEANFAIL)
     assert "vendor.solid failed: aborted by" in node.last_error
+    assert node.maintenance_reason == "a fan"
+    assert support.outcomes(database, node)[-1] == ("solid", 1, "aborted")
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -315,7 +315,7 @@ MAINTENANCE_ON = "`deploysteps node maintenance n on`, and abort again"
         ("clean wait", False, None, False, MAINTENANCE_ON),
         ("clean wait", True, "clean failure", False, MAINTENANCE_ON),
         ("clean wait", True, None, False, None),
-        ("cleaning", True, None, False, "wait, that can be ended at once: abort again"),
+        ("cleaning", True, None, False, None),
         ("cleaning", False, None, False, f"wait, that can be ended at once: {MAINTENANCE_ON}"),
         ("clean wait", False, None, True, None),
         ("clean wait", False, None, None, None),
