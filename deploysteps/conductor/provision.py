@@ -330,10 +330,15 @@ def _tell_of_a_step_that_ends_first(
 
 
 def unhold(runtime: Runtime, context: Any, node_id: str) -> None:
-    """Let a run that is on hold go on; a second time changes nothing."""
+    """Let a run that is on hold go on; a second time changes nothing.
+
+    A conductor of the node's group sees to it: where none lives, that is told at once.
+    """
     node = nodes.get(runtime.database, node_id)
     if not states.can(node.provision_state, states.UNHOLD):
         raise _wrong_state(node, states.UNHOLD)
+    if charge.is_forsaken(runtime, node):
+        charge.refuse_foreign(runtime, node)
     attempt = _last_attempt(runtime, node)
     if attempt is not None and attempt.state == runs.WAITING and attempt.owner == "operator":
         transitions.send_signal(runtime.database, key_of(attempt), "done", _who(context))

@@ -341,6 +341,26 @@ def test_a_run_of_a_group_without_conductors_is_aborted_anywhere(database, start
         may_go_on(service, node)
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_hold_is_ended_where_somebody_goes_on_with_it(database, start, lives):
+    """A run that nobody would go on with stays on hold, and one who unholds it is told."""
+    with left_by_a_group(database, start, lives) as (service, node):
+        nodes.set_unlocked(database, node.id, {"provision_state": states.CLEANHOLD})
+        with database.engine.begin() as connection:
+            connection.execute(sa.update(table(StepAttempt)).values(owner="operator"))
+        way_out = "start one, or abort its run"
+        told = (
+            contextlib.nullcontext()
+            if lives
+            else pytest.raises(exceptions.ForeignConductorGroup, match=way_out)
+        )
+        with told:
+            service.manager.do_provisioning_action(None, node.uuid, states.UNHOLD)
+        signal = runs.last_attempt(database, node.run_id).signal
+        assert signal == ("done" if lives else None)
+        assert nodes.get(database, node.id).provision_state == states.CLEANHOLD
+
+
 @pytest.mark.parametrize("what", ["waits", "runs"])
 def test_a_lock_of_a_group_without_conductors_is_broken_anywhere(database, start, what):
     with left_by_a_group(database, start) as (service, node):
