@@ -83,10 +83,13 @@ _NO_TOKEN_ROW = sa.and_(_NODE.c.reservation.is_not(None), _NODE.c.lock_token.is_
 
 
 @functools.cache
-def _grant(columns: tuple[str, ...], take_over: bool, by_token: bool) -> sa.Update:
+def _grant(
+    columns: tuple[str, ...], take_over: bool, by_token: bool, same: tuple[str, ...]
+) -> sa.Update:
     """Return the granting UPDATE for a set of columns, made once each."""
     taken = _HELD_ROW if by_token else _NO_TOKEN_ROW
-    statement = sa.update(_NODE).where(_NODE.c.id == sa.bindparam("f_id"))
+    asked = (_NODE.c[n] == sa.bindparam(f"k_{n}", type_=_NODE.c[n].type) for n in same)
+    statement = sa.update(_NODE).where(_NODE.c.id == sa.bindparam("f_id"), *asked)
     return statement.where(taken if take_over else _FREE_ROW).values(_bound(columns))
 
 
@@ -140,27 +143,32 @@ def grant(
     purpose: str,
     *,
     values: Mapping[str, Any] | None = None,
+    same: Mapping[str, Any] | None = None,
     also: Sequence[Also] = (),
     held: str | None = None,
+    only: Mapping[str, Any] | None = None,
     active: set[str] | None = None,
 ) -> tuple[Lock, Node]:
     """Take a node's lock, in one UPDATE, and read the node.
 
     :param values: further columns that the same UPDATE writes.
+    :param only: columns of the row and what they hold; else the lock is refused, as a held one.
+    :param same: columns as they were read; the lock is not granted when one is another by now.
     :param also: statements of the same transaction.
     :param held: take the lock away from who holds it by this token (recovery
         of a dead conductor's locks); loses when another did it first. Empty:
         it is held without a token.
     :param active: is given the token before the lock is taken, so that the
         process never sees a lock of its own that it does not know.
-    :raises NodeLocked: naming the holder; nothing was written.
+    :raises NodeLocked: naming the holder, or somebody has changed what had to be the same;
+        nothing was written.
     :raises Stale: a statement of ``also`` that must match did not.
     """
-    token = new_token()
+    token, kept = new_token(), columns_of(same or {})
     row = {**grant_values(host, token, purpose), **columns_of(values or {})}
-    query = _grant(tuple(row), held is not None, bool(held))
+    query = _grant(tuple(row), held is not None, bool(held), tuple(kept))
     params = {f"v_{name}": value for name, value in row.items()}
-    params["f_id"] = node_id
+    params.update({f"k_{name}": value for name, value in kept.items()}, f_id=node_id)
     if held:
         params["f_token"] = held
 
