@@ -235,8 +235,6 @@ def _record(runtime: Runtime, node: rows.Seen, beat: Beat, attempt: StepAttempt 
             # The machine may have been switched off since, and the same step waits still.
             same={"agent_secret_token": node.agent_secret_token},
             also=[marked],
-            # A power change may have rotated it since it was checked: that agent is gone.
-            only={"agent_token_column": node.agent_secret_token},
             active=runtime.active,
         )
         # It still waits, or marking it would have failed.

@@ -146,13 +146,11 @@ def grant(
     same: Mapping[str, Any] | None = None,
     also: Sequence[Also] = (),
     held: str | None = None,
-    only: Mapping[str, Any] | None = None,
     active: set[str] | None = None,
 ) -> tuple[Lock, Node]:
     """Take a node's lock, in one UPDATE, and read the node.
 
     :param values: further columns that the same UPDATE writes.
-    :param only: columns of the row and what they hold; else the lock is refused, as a held one.
     :param same: columns as they were read; the lock is not granted when one is another by now.
     :param also: statements of the same transaction.
     :param held: take the lock away from who holds it by this token (recovery

@@ -9,7 +9,6 @@ import time
 import pytest
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import beats
 from deploysteps.conf import CONF
 from deploysteps.db import nodes
 from tests import support
@@ -363,32 +362,6 @@ def test_the_token_goes_with_every_loss_of_the_agent(machine, conf, event):
         m.deploy()
     m.boot()
     assert m.agent.token != old
-
-
-def test_a_beat_that_was_on_its_way_when_its_machine_was_rebooted_counts_no_more(
-    machine, monkeypatch
-):
-    """F27, F29: between the look at its token and the write, the token was taken away."""
-    m = machine(step("slow", 90))
-    m.agent.on["slow"] = says("RUNNING")
-    m.deploy()
-    m.boot()
-    m.until_step("slow")
-    seen = beats.rows.see_waiting
-
-    def late(database, ident):
-        found = seen(database, ident)
-        monkeypatch.undo()
-        m.service.manager.change_node_power_state(None, m.uuid, states.REBOOT)
-        support.until(lambda: m.node.reservation is None and m.node.target_power_state is None)
-        return found
-
-    monkeypatch.setattr(beats.rows, "see_waiting", late)
-    beaten = m.node.agent_heartbeat_column
-    with pytest.raises(exceptions.InvalidParameterValue, match="token"):  # told 409, sent again
-        m.beat()
-    assert m.node.driver_internal_info.get("agent_url") is None
-    assert m.node.agent_heartbeat_column == beaten
 
 
 @pytest.mark.parametrize(
