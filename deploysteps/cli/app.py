@@ -22,11 +22,14 @@ COMMANDS: dict[str, str] = {
     "db": "db",
     "node": "node",
     "port": "port",
+    "portgroup": "port",
+    "chassis": "chassis",
     "allocation": "allocation",
     "template": "saved",
     "runbook": "saved",
     "driver": "driver",
     "conductor": "driver",
+    "shard": "driver",
     "events": "events",
     "webhooks": "webhooks",
     "steps": "steps",
@@ -186,7 +189,7 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code:d} {told}" for code, told in MEANIN
     default=DEFAULT_ENDPOINT,
     show_default=True,
     show_envvar=True,
-    help="The service that node, port, template, runbook, driver, conductor and events speak to.",
+    help="The service that commands speak to, those from node to events in the list below.",
 )
 @click.option(
     "--os-auth-type",

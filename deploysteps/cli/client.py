@@ -36,6 +36,7 @@ _NO_TLS = ("wrong_version_number", "packet_length_too_long", "record_layer_failu
 """What OpenSSL calls an answer that is no TLS."""
 
 
+_RAW = "application/octet-stream"
 _WARNING = re.compile(r'299 \S+ "([^"]*)"')
 """What the service has to say of a request that it has done all the same."""
 
@@ -82,13 +83,17 @@ class Client:
         """Ask for a change of state."""
         return self._request("PUT", path, body=body)
 
-    def patch(self, path: str, body: Any) -> Any:
+    def patch(self, path: str, body: Any, **params: Any) -> Any:
         """Change fields by a JSON patch."""
-        return self._request("PATCH", path, body=body)
+        return self._request("PATCH", path, params=params, body=body)
 
-    def delete(self, path: str, body: Any = None) -> Any:
+    def delete(self, path: str, body: Any = None, **params: Any) -> Any:
         """Remove."""
-        return self._request("DELETE", path, body=body)
+        return self._request("DELETE", path, params=params, body=body)
+
+    def call(self, method: str, path: str, body: Any) -> Any:
+        """Ask by any method; what is no JSON, and says so, is returned as bytes."""
+        return self._request(method, path, body=body)
 
     def list(self, path: str, key: str, most: int | None = None, **params: Any) -> list[Any]:
         """Read a collection, following pages, until ``most`` items are there."""
@@ -185,6 +190,8 @@ class Client:
             click.echo(f"Warning: {clean(warning[1])}", err=True)
         if not answer.content:
             return None
+        if answer.headers.get("Content-Type") == _RAW:
+            return answer.content
         try:
             return answer.json()
         except ValueError as exc:

@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from deploysteps import states
-from deploysteps.cli import provision, runs, traits, unlock, waiting
+from deploysteps.cli import machine, provision, runs, traits, unlock, waiting
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.client import node_path
+from deploysteps.cli.collection import UUID_OPTION, delete_all, listing_options, show_list
 from deploysteps.cli.errors import CommandError
-from deploysteps.cli.params import OBJECTS, given, node_fields, pointer
+from deploysteps.cli.params import changes, flags, given, node_fields, removals, stacked, texts
 from deploysteps.cli.params import waiting as wait_options
 
 LISTED = ("uuid", "name", "driver", "provision_state", "power_state", "maintenance")
@@ -31,19 +32,48 @@ def node() -> None:
     """Enrol machines, deploy them, and see what goes on."""
 
 
-for _command in (*provision.COMMANDS, *runs.COMMANDS, *traits.COMMANDS, *unlock.COMMANDS):
+for _command in (
+    *provision.COMMANDS,
+    *runs.COMMANDS,
+    *machine.COMMANDS,
+    *traits.COMMANDS,
+    *unlock.COMMANDS,
+):
     node.add_command(_command)
 
 
 @node.command("create")
 @click.option("--driver", required=True, help="The hardware type, e.g. fake-hardware.")
-@click.option("--uuid", help="A UUID to have; by default it gets one.")
+@UUID_OPTION
 @node_fields
 @pass_state
 def create(state: State, /, **fields: Any) -> None:
     """Enrol a machine."""
     made = state.client.post("/v1/nodes", given(fields))
     state.output.mapping(made)
+
+
+_FILTERS = (
+    ("driver", "Only nodes of this hardware type."),
+    ("resource_class", "Only nodes of this resource class."),
+    ("owner", "Only nodes of this project."),
+    ("lessee", "Only nodes that this project uses."),
+    ("fault", "Only nodes with this fault, such as 'power failure'."),
+    ("conductor", "Only nodes that this conductor works on, or that fall to it."),
+    ("conductor_group", "Only nodes of this conductor group."),
+    ("shard", "Only nodes in this shard; several with commas between."),
+    ("chassis_uuid", "Only nodes in this chassis."),
+    ("parent_node", "Only nodes that are parts of this one."),
+    ("instance_uuid", "Only the node with this instance."),
+    ("instance_name", "Only nodes whose instance is called so."),
+    ("description_contains", "Only nodes with this in their description."),
+)
+_SWITCHES = (
+    ("maintenance", "Only nodes that are, or are not, in maintenance."),
+    ("associated", "Only nodes that have, or have not, an instance."),
+    ("retired", "Only nodes that are, or are not, retired."),
+    ("sharded", "Only nodes that are, or are not, in a shard."),
+)
 
 
 @node.command("list")
@@ -53,31 +83,19 @@ def create(state: State, /, **fields: Any) -> None:
     metavar="STATE",
     help="Only nodes in this state, such as 'deploy failed'.",
 )
-@click.option("--driver", help="Only nodes of this hardware type.")
-@click.option("--resource-class", help="Only nodes of this resource class.")
-@click.option("--owner", help="Only nodes of this project.")
-@click.option("--fault", help="Only nodes with this fault, such as 'power failure'.")
-@click.option("--conductor", help="Only nodes that this conductor works on, or that fall to it.")
-@click.option("--conductor-group", help="Only nodes of this conductor group.")
-@click.option("--maintenance", type=bool, help="Only nodes that are, or are not, in maintenance.")
-@click.option("--associated", type=bool, help="Only nodes that have, or have not, an instance.")
+@stacked([*texts(_FILTERS), *flags(_SWITCHES)])
 @click.option(
     "--include-children",
     is_flag=True,
     default=None,
     help="Also nodes that are parts of others (parent_node).",
 )
-@click.option("--fields", default=",".join(LISTED), show_default=True, help="What to show.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+@stacked(listing_options(LISTED))
 @pass_state
-def list_(state: State, /, fields: str, limit: int | None, **filters: Any) -> None:
+def list_(state: State, /, **more: Any) -> None:
     """List machines."""
-    columns = [name.strip() for name in fields.split(",") if name.strip()]
-    found = state.client.list(
-        "/v1/nodes", "nodes", limit, fields=",".join(columns), limit=limit, **filters
-    )
-    rows = [[item.get(name) for name in columns] for item in found]
-    state.output.rows(columns, rows, found, "no nodes; `deploysteps node create` enrols one")
+    advice = "`deploysteps node create` enrols one"
+    show_list(state, "/v1/nodes", "nodes", "no nodes", advice, **more)
 
 
 @node.command("show")
@@ -92,22 +110,26 @@ def show(state: State, node: str, fields: str | None) -> None:
 @node.command("set")
 @click.argument("node")
 @click.option("--driver", help="Another hardware type.")
+@click.option(
+    "--reset-interfaces",
+    is_flag=True,
+    default=None,
+    help="With --driver: take its default interfaces, but those that are given.",
+)
 @node_fields
 @pass_state
-def set_(state: State, /, node: str, **fields: Any) -> None:
+def set_(state: State, /, node: str, reset_interfaces: bool | None, **fields: Any) -> None:
     """Change fields of a machine, and show it.
 
     KEY=VALUE sets one member of an object and leaves its other members alone.
     """
-    objects = {name for _, name, _ in OBJECTS}
-    values: dict[str, Any] = {}
-    for field, value in given(fields).items():
-        if field in objects:
-            values |= {f"/{field}/{pointer(key)}": item for key, item in value.items()}
-        else:
-            values[f"/{field}"] = value
-    patch = [{"op": "add", "path": path, "value": value} for path, value in values.items()]
-    _patch(state, node, patch)
+    patch = changes(given(fields))
+    if not patch:
+        raise click.UsageError(
+            "nothing to change was given, such as --driver-info address=10.0.0.1"
+        )
+    found = state.client.patch(node_path(node), patch, reset_interfaces=reset_interfaces)
+    state.output.mapping(found)
 
 
 @node.command("unset")
@@ -119,7 +141,7 @@ def unset(state: State, node: str, fields: tuple[str, ...]) -> None:
 
     For example `deploysteps node unset node-1 description driver_info/address`.
     """
-    _patch(state, node, [{"op": "remove", "path": f"/{field.lstrip('/')}"} for field in fields])
+    state.output.mapping(state.client.patch(node_path(node), removals(fields)))
 
 
 @node.command("delete")
@@ -127,9 +149,7 @@ def unset(state: State, node: str, fields: tuple[str, ...]) -> None:
 @pass_state
 def delete(state: State, nodes: tuple[str, ...]) -> None:
     """Forget machines; a machine that is in use must be undeployed first."""
-    for name in nodes:
-        state.client.delete(node_path(name))
-    state.output.report(f"deleted {', '.join(nodes)}", {"deleted": list(nodes)})
+    delete_all(state, nodes, node_path)
 
 
 @node.command("validate")
@@ -183,11 +203,3 @@ def maintenance(state: State, node: str, switch: str, reason: str | None) -> Non
         state.client.delete(path)
     told = {"node": node, "maintenance": switch == "on"}
     state.output.report(f"{node}: maintenance {switch}", told)
-
-
-def _patch(state: State, node: str, patch: list[dict[str, Any]]) -> None:
-    if not patch:
-        raise click.UsageError(
-            "nothing to change was given, such as --driver-info address=10.0.0.1"
-        )
-    state.output.mapping(state.client.patch(node_path(node), patch))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ OBJECTS: tuple[tuple[str, str, str], ...] = (
     ("--driver-info", "driver_info", "how to reach the machine's management controller"),
     ("--property", "properties", "what the machine is"),
     ("--instance-info", "instance_info", "what is to be deployed"),
+    ("--network-data", "network_data", "the network that is configured without DHCP"),
     ("--extra", "extra", "anything else"),
 )
 """Options that fill an object of the node, member by member."""
@@ -35,11 +36,30 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def given(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what was given; pairs of an object become the object."""
-    objects = {name for _, name, _ in OBJECTS}
-    found = {name: dict(v) if name in objects else v for name, v in fields.items()}
-    return {name: value for name, value in found.items() if value not in (None, {})}
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given; what may be repeated becomes a list, or pairs an object."""
+    kept = {name: value for name, value in fields.items() if value not in (None, ())}
+    return {name: _joined(v) if isinstance(v, tuple) else v for name, v in kept.items()}
+
+
+def _joined(values: tuple[Any, ...]) -> dict[str, Any] | list[Any]:
+    return dict(values) if isinstance(values[0], tuple) else list(values)
+
+
+def changes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the JSON patch that sets fields; of an object, the members that are given."""
+    paths: dict[str, Any] = {}
+    for field, value in values.items():
+        if isinstance(value, dict):
+            paths |= {f"/{field}/{pointer(key)}": item for key, item in value.items()}
+        else:
+            paths[f"/{field}"] = value
+    return [{"op": "add", "path": path, "value": value} for path, value in paths.items()]
+
+
+def removals(fields: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the JSON patch that empties fields, or takes members out of them."""
+    return [{"op": "remove", "path": f"/{field.lstrip('/')}"} for field in fields]
 
 
 def pointer(key: str) -> str:
@@ -121,34 +141,81 @@ class Seconds(click.FloatRange):
         return number
 
 
-FLAGS = (
+Told = tuple[tuple[str, str], ...]
+"""Names of fields, each with the help of its option."""
+
+FLAGS: Told = (
     ("automated_clean", "Clean it by its driver's steps; without it the setting decides."),
     ("protected", "Refuse to undeploy, rebuild or delete it."),
     ("retired", "Refuse to provide it."),
+    ("disable_power_off", "Never switch it off; it is rebooted instead."),
 )
-"""Switches of a node: name, help."""
+"""Switches of a node."""
+
+TEXTS: Told = (
+    ("resource_class", "The class of machine, for schedulers."),
+    ("description", "A note."),
+    ("owner", "The project whose it is."),
+    ("lessee", "The project that uses it."),
+    ("conductor_group", "The group of conductors that work on it."),
+    ("shard", "The part of the nodes that it belongs to, for schedulers."),
+    ("chassis_uuid", "The chassis that it stands in."),
+    ("parent_node", "The node that it is a part of."),
+    ("instance_uuid", "The instance that is on it."),
+    ("instance_name", "What that instance is called."),
+    ("protected_reason", "Why it is protected."),
+    ("retired_reason", "Why it is retired."),
+)
+"""Fields of a node that are texts."""
+
+
+def texts(told: Told) -> tuple[Decorator, ...]:
+    """Return options that take a text."""
+    return tuple(click.option(_option(name), name, help=text) for name, text in told)
+
+
+def flags(told: Told) -> tuple[Decorator, ...]:
+    """Return options that take true or false."""
+    return tuple(click.option(_option(name), name, type=bool, help=text) for name, text in told)
+
+
+def members(flag: str, name: str, told: str) -> Decorator:
+    """Return the option that fills an object, member by member."""
+    return click.option(
+        flag,
+        name,
+        type=key_value,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help=f"{told.capitalize()}; may be repeated. VALUE is JSON, or else a text: "
+        "1 is a number, '\"1\"' a text.",
+    )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+EXTRA = members("--extra", "extra", "anything else")
+
+
+def limit_option(default: int | None = None) -> Decorator:
+    """Return the option of lists that may be long."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=default is not None,
+        help="At most so many.",
+    )
+
 
 node_fields = stacked(
     [
         click.option("--name", help="A name to call it by."),
-        *(
-            click.option(
-                flag,
-                name,
-                type=key_value,
-                multiple=True,
-                metavar="KEY=VALUE",
-                help=f"{told.capitalize()}; may be repeated. VALUE is JSON, or else a text: "
-                "1 is a number, '\"1\"' a text.",
-            )
-            for flag, name, told in OBJECTS
-        ),
-        click.option("--resource-class", help="The class of machine, for schedulers."),
-        click.option("--description", help="A note."),
-        *(
-            click.option(f"--{name.replace('_', '-')}", name, type=bool, help=told)
-            for name, told in FLAGS
-        ),
+        *(members(*one) for one in OBJECTS),
+        *texts(TEXTS),
+        *flags(FLAGS),
         *(
             click.option(f"--{kind}-interface", f"{kind}_interface", metavar="NAME")
             for kind in steps.INTERFACE_TYPES

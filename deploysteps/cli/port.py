@@ -1,61 +1,78 @@
-"""``deploysteps port``: the network ports by which agents are known."""
+"""``deploysteps port`` and ``deploysteps portgroup``: the network of a machine."""
 
 from __future__ import annotations
 
-import urllib.parse
-
 import click
 
-from deploysteps.cli.app import Group, State, pass_state
-from deploysteps.cli.client import node_path
+from deploysteps.cli.collection import Kind, group
+from deploysteps.cli.params import EXTRA, flags, members, texts
 
-LISTED = ("uuid", "address", "node_uuid", "pxe_enabled")
+_OF_NODE = click.option("--node", required=True, help="The machine, by uuid or name.")
+_FILTERS = (
+    ("node", "Only those of this machine."),
+    ("address", "Only the one with this MAC address."),
+    ("shard", "Only those of machines in this shard; several with commas between."),
+)
 
+PORT = Kind(
+    place="ports",
+    name="port",
+    told="Tell which network ports (MAC addresses) a machine has.",
+    create="Add a port with a MAC address to a machine.",
+    delete="Remove ports.",
+    first="address",
+    of_node=True,
+    new=(_OF_NODE,),
+    changed=(click.option("--node", help="Another machine, by uuid or name."),),
+    listed=("uuid", "address", "node_uuid", "pxe_enabled"),
+    options=(
+        *texts(
+            (
+                ("name", "A name to call it by."),
+                ("description", "A note."),
+                ("physical_network", "The network that it is plugged into."),
+                ("portgroup_uuid", "The portgroup that it is in."),
+                ("vendor", "Who made it."),
+                ("category", "Of what category it is."),
+            )
+        ),
+        *flags(
+            (
+                ("pxe_enabled", "Whether the machine may boot by it."),
+                ("is_smartnic", "Whether it is on a card that is a computer of its own."),
+                ("available_for_dynamic_portgroup", "Whether portgroups may be made with it."),
+            )
+        ),
+        members("--local-link", "local_link_connection", "the switch and port at its other end"),
+        EXTRA,
+    ),
+    filters=texts((*_FILTERS, ("portgroup", "Only those in this portgroup."))),
+)
+PORTGROUP = Kind(
+    place="portgroups",
+    name="portgroup",
+    told="Tell which ports of a machine act as one; `deploysteps port set` puts them there.",
+    create="Make a portgroup of a machine.",
+    delete="Remove portgroups that have no port.",
+    of_node=True,
+    new=(_OF_NODE,),
+    listed=("uuid", "address", "name", "node_uuid", "mode"),
+    options=(
+        *texts(
+            (
+                ("name", "A name to call it by."),
+                ("address", "Its MAC address."),
+                ("mode", "How its ports act together, such as 802.3ad."),
+                ("physical_network", "The network that it is plugged into."),
+                ("category", "Of what category it is."),
+            )
+        ),
+        *flags((("standalone_ports_supported", "Whether its ports may be used alone, too."),)),
+        members("--property", "properties", "what else its mode wants to know"),
+        EXTRA,
+    ),
+    filters=texts(_FILTERS),
+)
 
-@click.group(cls=Group)
-def port() -> None:
-    """Tell which network ports (MAC addresses) a machine has."""
-
-
-@port.command("create")
-@click.argument("address")
-@click.option("--node", required=True, help="The machine, by uuid or name.")
-@click.option("--uuid", help="A UUID to have; by default it gets one.")
-@pass_state
-def create(state: State, address: str, node: str, uuid: str | None) -> None:
-    """Add a port with a MAC address to a machine."""
-    client = state.client
-    owner = client.get(node_path(node), fields="uuid")
-    body = {"address": address, "node_uuid": owner["uuid"]} | ({"uuid": uuid} if uuid else {})
-    state.output.mapping(client.post("/v1/ports", body))
-
-
-@port.command("list")
-@click.option("--node", help="Only ports of this machine.")
-@click.option("--address", help="Only the port with this MAC address.")
-@pass_state
-def list_(state: State, node: str | None, address: str | None) -> None:
-    """List ports."""
-    found = state.client.list(
-        "/v1/ports", "ports", fields=",".join(LISTED), node=node, address=address
-    )
-    rows = [[item.get(name) for name in LISTED] for item in found]
-    state.output.rows(LISTED, rows, found, "no ports")
-
-
-@port.command("show")
-@click.argument("uuid")
-@pass_state
-def show(state: State, uuid: str) -> None:
-    """Show a port."""
-    state.output.mapping(state.client.get(f"/v1/ports/{urllib.parse.quote(uuid, safe='')}"))
-
-
-@port.command("delete")
-@click.argument("uuids", nargs=-1, required=True)
-@pass_state
-def delete(state: State, uuids: tuple[str, ...]) -> None:
-    """Remove ports."""
-    for uuid in uuids:
-        state.client.delete(f"/v1/ports/{urllib.parse.quote(uuid, safe='')}")
-    state.output.report(f"deleted {', '.join(uuids)}", {"deleted": list(uuids)})
+port = group(PORT)
+portgroup = group(PORTGROUP)
