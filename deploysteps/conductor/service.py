@@ -168,13 +168,15 @@ class Service:
         conductors.register(
             self.database, runtime.host, runtime.boot_id, registry.offers(), group_of(runtime)
         )
-        recovery.sweep(starting=True)
-        allocations.resume(runtime)
-        self._sweeper.start()
         if conf.webhooks.url:
             from deploysteps.conductor.webhooks import Webhooks
 
             self._webhooks = Webhooks(runtime)
+            self._webhooks.know()  # before anything happens that they are to be told
+        recovery.sweep(starting=True)
+        allocations.resume(runtime)
+        self._sweeper.start()
+        if self._webhooks is not None:
             self._webhooks.start()
         self._driver_periodics.start()
         for rounds in self._rounds:

@@ -65,6 +65,11 @@ class Webhooks:
             Receiver(runtime, url, holder) for url in dict.fromkeys(runtime.conf.webhooks.url)
         ]
 
+    def know(self) -> None:
+        """Note the receivers: to those that are new, what happens from now on is sent."""
+        for receiver in self._receivers:
+            receiver.know()
+
     def start(self) -> None:
         """Start sending."""
         for receiver in self._receivers:
@@ -98,6 +103,11 @@ class Receiver:
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
+    def know(self) -> int:
+        """Note the receiver, and return the id of its row."""
+        self._endpoint = rows.known(self._database, self._url).id
+        return self._endpoint
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -127,13 +137,12 @@ class Receiver:
 
     def round(self) -> float:
         """Do what there is to do now; returns the seconds until the next look."""
-        if self._endpoint is None:
-            self._endpoint = rows.known(self._database, self._url).id
-        if not self._leased(self._endpoint):
+        endpoint = self.know() if self._endpoint is None else self._endpoint
+        if not self._leased(endpoint):
             return _STANDBY
         more = False
         if time.monotonic() >= self._take_at:
-            more = self._take(self._endpoint)
+            more = self._take(endpoint)
             # Rounds come as fast as deliveries are taken: not each looks for new events.
             self._take_at = 0.0 if more else time.monotonic() + self._every
         begun = self._send_due(self._endpoint) if self._endpoint is not None else 0

@@ -22,6 +22,7 @@ from deploysteps import exceptions, states
 from deploysteps.cli.app import cli
 from deploysteps.cli.local_service import LocalService
 from deploysteps.conductor import webhooks as sending
+from deploysteps.conductor.recovery import Recovery
 from deploysteps.db import conductors, events, types, webhooks
 from deploysteps.db.engine import Database
 from deploysteps.db.event_models import Event, WebhookDelivery, WebhookEndpoint
@@ -112,7 +113,6 @@ def tell(database, count=1, *, node=NODES[0], state="x"):
 def test_what_happens_is_sent_signed_and_in_order(hooked, start, database, receiver):
     database.idle_transaction_timeout = 0
     service = start(database)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
     support.settle(database, node.uuid, states.ACTIVE)
@@ -134,7 +134,6 @@ def test_what_happens_is_sent_signed_and_in_order(hooked, start, database, recei
 def test_only_the_types_that_are_asked_for_are_sent(hooked, start, sqlite, receiver):
     hooked.set_override("events", ["run.finished", "step.failed"], group="webhooks")
     service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
     support.until(lambda: receiver.got)
@@ -144,11 +143,40 @@ def test_only_the_types_that_are_asked_for_are_sent(hooked, start, sqlite, recei
 
 def test_what_was_before_a_receiver_was_named_is_not_sent(hooked, start, sqlite, receiver):
     tell(sqlite, 3)
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite)
     support.until(lambda: receiver.got)
     assert receiver.ids == [4]
+
+
+def test_all_is_sent_that_happens_once_a_service_has_started(
+    hooked, start, sqlite, receiver, monkeypatch
+):
+    """However long it is until the thread that sends begins."""
+    free, real = threading.Event(), sending.Receiver._run
+    monkeypatch.setattr(sending.Receiver, "_run", lambda self: free.wait(60) and real(self))
+    start(sqlite)
+    tell(sqlite, 2)
+    free.set()
+    support.until(lambda: len(receiver.got) == 2)
+    assert receiver.ids == [1, 2]
+
+
+def test_what_a_start_does_is_sent_to_a_receiver_that_is_new(
+    hooked, start, sqlite, receiver, monkeypatch
+):
+    """A run of an earlier life that ends by it, say."""
+    sweep = Recovery.sweep
+
+    def swept(self, **how):
+        if how:
+            tell(sqlite)
+        return sweep(self, **how)
+
+    monkeypatch.setattr(Recovery, "sweep", swept)
+    start(sqlite)
+    support.until(lambda: receiver.got)
+    assert receiver.ids == [1]
 
 
 def test_a_refusal_is_tried_again_and_what_follows_of_the_node_waits(
@@ -164,8 +192,7 @@ def test_a_refusal_is_tried_again_and_what_follows_of_the_node_waits(
         return 500 if len(tries) < 4 else 200
 
     receiver.answer = answer
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite, 3)
     tell(sqlite, 1, node=NODES[1])
     support.until(lambda: len(receiver.got) >= 7)
@@ -181,8 +208,7 @@ def test_a_receiver_that_never_takes_it_makes_it_dead_and_a_command_revives_it(
 ):
     caplog.set_level(logging.DEBUG)
     receiver.answer = lambda event: 503 if event["id"] == 1 else 200
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite, 2)
     support.until(lambda: 2 in receiver.ids)
     assert receiver.ids == [1, 1, 1, 1, 2], "what follows is sent when the one before is dead"
@@ -220,8 +246,7 @@ def test_redirects_are_not_followed(hooked, start, sqlite, receiver, status):
     other = Receiver()
     receiver.answer, receiver.headers = status, {"Location": other.url}
     hooked.set_override("max_tries", 1, group="webhooks")
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite)
     (dead,) = support.until(lambda: webhooks.listing(sqlite, "dead", 10))
     assert dead.last_error == f"it answered {status}, and redirects are not followed"
@@ -233,8 +258,7 @@ def test_the_environment_names_no_proxy(hooked, start, sqlite, receiver, monkeyp
     proxy = Receiver()
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite)
     support.until(lambda: receiver.got)
     assert proxy.got == []
@@ -251,8 +275,7 @@ def test_what_hangs_or_is_not_there_is_a_failure_in_words(hooked, start, sqlite,
         hooked.set_override("url", urls, group="webhooks")
         hooked.set_override("max_tries", 1, group="webhooks")
         hooked.set_override("timeout", 0.3, group="webhooks")
-        service = start(sqlite)
-        support.until(lambda: all(r._endpoint for r in service._webhooks._receivers))
+        start(sqlite)
         tell(sqlite)
         dead = support.until(
             lambda: len(found := webhooks.listing(sqlite, "dead", 10)) == 2 and found
@@ -367,8 +390,7 @@ def test_no_id_is_given_again(sqlite, kept):
 def test_two_conductors_deliver_each_event_once_while_they_live(hooked, start, database, receiver):
     database.idle_transaction_timeout = 0
     receiver.pause = 0.01
-    first, second = start(database, host="c-1"), start(database, host="c-2")
-    support.until(lambda: all(s._webhooks._receivers[0]._endpoint for s in (first, second)))
+    start(database, host="c-1"), start(database, host="c-2")
     for node in NODES:
         tell(database, 10, node=node)
     support.until(lambda: len(receiver.got) >= 30)
@@ -393,8 +415,7 @@ def test_what_was_sent_and_could_not_be_noted_is_sent_again(
         return real(*args)
 
     monkeypatch.setattr(webhooks, "delivered", delivered)
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite, 2)
     support.until(lambda: 2 in receiver.ids)
     assert receiver.ids == [1, 1, 2]
@@ -403,8 +424,7 @@ def test_what_was_sent_and_could_not_be_noted_is_sent_again(
 def test_so_many_requests_are_on_their_way_and_no_more(hooked, start, sqlite, receiver):
     hooked.set_override("workers", 2, group="webhooks")
     receiver.pause = 0.05
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     for n in range(10):
         tell(sqlite, node=f"node-{n}")
     support.until(lambda: len(receiver.got) == 10)
@@ -418,8 +438,7 @@ def test_events_wait_in_their_table_while_a_receiver_has_too_many(
     monkeypatch.setattr(sending, "_BATCH", 5)
     hooked.set_override("max_tries", 1000, group="webhooks")
     receiver.answer = 500
-    service = start(sqlite)
-    support.until(lambda: service._webhooks._receivers[0]._endpoint)
+    start(sqlite)
     tell(sqlite, 20)
     time.sleep(0.5)
     # Fewer than the most are topped up by one batch; how many were there at the first look varies.
