@@ -95,6 +95,14 @@ def secret_args(argsinfo: Mapping[str, Any] | None) -> frozenset[str]:
     )
 
 
+def _undeclared(value: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the arguments of a step of which it is not known what it declares."""
+    args, is_step = value.get("args"), "interface" in value and "step" in value
+    if value[UNKNOWN] is not True or not is_step or not isinstance(args, Mapping):
+        return _NONE
+    return frozenset(args)
+
+
 def is_secret_setting(value: Mapping[str, Any]) -> bool:
     """Tell whether an object is a setting whose ``value`` is secret, by its ``name``."""
     return names_secret(value.get("name"))
@@ -105,12 +113,16 @@ def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
 
     A dict with ``args`` and ``argsinfo`` (a step) has its declared secret
     arguments masked too, and one with ``name`` and ``value`` (a setting) its
-    value, when the name names a secret. ``extra`` names further secret keys.
+    value, when the name names a secret. A step that is ``unknown``, because the
+    agent that may declare it has not told yet, has all of them masked.
+    ``extra`` names further secret keys.
     """
     if isinstance(value, str):
         return masked_urls(value)
     if isinstance(value, dict | Mapping):
         declared = secret_args(value["argsinfo"]) if "argsinfo" in value else _NONE
+        if UNKNOWN in value:
+            declared |= _undeclared(value)
         if "value" in value and is_secret_setting(value):
             extra = extra | _VALUE
         found = {}
@@ -135,7 +147,9 @@ def masked(value: Any, extra: frozenset[str] = frozenset()) -> Any:
 
 _NONE: frozenset[str] = frozenset()
 _VALUE = frozenset({"value"})
-_HINTS = tuple(_WORDS)
+UNKNOWN = "unknown"
+"""Key of a step whose declaration is not known."""
+_HINTS = (*_WORDS, UNKNOWN)
 _URL_HINTS = ("://", "=", "\\u")
 _SHORTEST = len('{"pw":1}')
 """Characters of the shortest text that has a secret; many are "{}"."""

@@ -333,7 +333,7 @@ def _request(item: StepRun) -> Any:
         entry = declared.get((value.get("interface"), value.get("step")))
         if entry is None:
             return {**value, "args": dict.fromkeys(value["args"], secrets.MASK)}
-        told = secrets.masked({"argsinfo": entry.get("argsinfo"), "args": value["args"]})
+        told = secrets.masked({**entry, "args": value["args"]})
         return {**value, "args": told["args"]}
 
     return secrets.masked(shown(item.request))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deploysteps import exceptions, reserved
+from deploysteps import exceptions, reserved, secrets
 from deploysteps.conductor import planning, policy, steps, words
 from deploysteps.conductor.task_manager import TaskManager
-from deploysteps.secrets import MASK
 from deploysteps.steps import FLOWS, StepDict, StepFlow
 
 _OFFERED = ("interface", "step", "priority", "default_priority", "argsinfo", "source", "replaced")
@@ -99,13 +98,8 @@ def plan_of(
 
 def _shown(task: TaskManager, flow: StepFlow, entry: StepDict) -> dict[str, Any]:
     """Return a plan's entry for people: secret arguments are masked."""
-    info = entry.get("argsinfo") or {}
-    args = {
-        name: MASK if (info.get(name) or {}).get("secret") else value
-        for name, value in (entry.get("args") or {}).items()
-    }
     return {
         **{name: entry[name] for name in _PLANNED if name in entry},
-        "args": args,
+        "args": secrets.masked(entry)["args"] or {},
         **_rules(task, flow, entry),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from typing import Any
@@ -14,6 +15,7 @@ from deploysteps.drivers import base, discovery, fake
 from deploysteps.drivers.agent.deploy import CustomAgentDeploy, DirectDeploy
 from tests import support
 from tests.agent.fake_agent import fails, runs_for, says, step
+from tests.support_api import Api
 
 OURS = [
     "deploy",
@@ -237,6 +239,28 @@ def test_a_step_that_nobody_knows_is_told_when_the_agent_has(machine):
     m = machine()
     node = m.run([asked("nonsense")], ends=states.DEPLOYFAIL)
     assert "deploy step deploy.nonsense" in node.last_error
+
+
+def test_arguments_of_a_step_that_the_agent_has_not_told_are_secret(machine, conf):
+    """F76: only the agent says which of them are, and it may never come to that."""
+    info = {name: {"description": "any", "secret": name == "word"} for name in ("word", "how")}
+    m = machine(step("wipe", argsinfo=info))
+    m.enrol()
+    wanted = [{**asked("wipe", 85), "args": {"word": "zQ7marker", "how": "gently"}}]
+    api = Api(conf, m.database, m.service.client)
+    plan = api.post(f"/v1/nodes/{m.uuid}/plan", {"deploy_steps": wanted}).body
+    assert "zQ7marker" not in json.dumps(plan) and "wipe" in json.dumps(plan)
+    m.deploy(wanted)
+    paths = ("", "/runs?plan=true", "/history?detail=true")
+    shown = "".join(json.dumps(api.get(f"/v1/nodes/{m.uuid}{path}").body) for path in paths)
+    shown += json.dumps(api.get("/v1/nodes/detail").body)
+    assert "zQ7marker" not in shown and "gently" not in shown and shown.count("wipe") >= 4
+    m.boot()
+    m.settle(states.ACTIVE)
+    shown = json.dumps(api.get(f"/v1/nodes/{m.uuid}/runs?plan=true").body)
+    assert "zQ7marker" not in shown and "gently" in shown
+    (command,) = m.agent.named("execute_deploy_step")
+    assert command.params["step"]["args"] == wanted[0]["args"]
 
 
 def test_a_wrong_argument_is_found_before_any_step_runs(machine):
