@@ -15,6 +15,7 @@ import socket
 import time
 from typing import Any
 
+import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -83,3 +84,13 @@ class Adapter(HTTPAdapter):
         """Make pools of connections whose answers are bounded."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class Session(requests.Session):
+    """Leaves unread what it is not asked to read, of an answer that redirects too.
+
+    Of such a one, also when it is not to follow it, ``requests`` takes all into memory, unpacked.
+    """
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Answers lead nowhere."""

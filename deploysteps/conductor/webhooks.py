@@ -264,7 +264,7 @@ class Receiver:
             "X-Deploysteps-Signature": signature(self._conf.secret, timestamp, body),
         }
         try:
-            with requests.Session() as session:
+            with bounded.Session() as session:
                 session.trust_env = False  # neither a proxy nor passwords of the environment
                 session.mount("http://", bounded.Adapter())
                 session.mount("https://", bounded.Adapter())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
 import socket
 import threading
 import time
+import zlib
 
 import pytest
 
@@ -161,21 +164,46 @@ def test_odd_answers_are_refused(agent, how):
     assert len(agent.requests) == 1
 
 
-@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]", b"nonsense\r\n\r\n"])
-def test_what_speaks_no_http_or_no_object(raw):
+@contextlib.contextmanager
+def answering(raw):
+    """Give the URL of what answers one request with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
             connection, _ = server.accept()
-            with connection:
+            with connection, contextlib.suppress(OSError):
                 connection.recv(65536)
                 connection.sendall(raw)
 
         threading.Thread(target=serve, daemon=True).start()
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises((Unreachable, Refused)) as failed:
-            AgentClient(url, TOKEN).commands()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]", b"nonsense\r\n\r\n"])
+def test_what_speaks_no_http_or_no_object(raw):
+    with answering(raw) as url, pytest.raises((Unreachable, Refused)) as failed:
+        AgentClient(url, TOKEN).commands()
     assert TOKEN not in str(failed.value)
+
+
+@pytest.mark.parametrize("where", [b"http://[", b"http://\xff\xfe/", b"/elsewhere"])
+def test_where_a_redirect_leads_is_nobodys_business(where):
+    """Whatever stands there: it is refused as any other is."""
+    raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + where + b"\r\n\r\n"
+    with answering(raw) as url, pytest.raises(Refused, match="which is not followed"):
+        AgentClient(url, TOKEN).commands()
+
+
+def test_a_redirect_that_is_a_bomb_is_not_unpacked():
+    """F14: an answer of any kind takes bounded memory."""
+    packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
+    body = b"".join(packer.compress(bytes(2**20)) for _ in range(256)) + packer.flush()
+    head = f"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: {len(body)}\r\n"
+    raw = f"{head}Content-Encoding: gzip\r\n\r\n".encode() + body
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with answering(raw) as url, pytest.raises(Refused, match="which is not followed"):
+        AgentClient(url, TOKEN).command("c1")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024, "kilobytes"
 
 
 def test_an_answer_that_drips_ends_in_time():

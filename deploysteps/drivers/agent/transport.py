@@ -158,7 +158,7 @@ def _session_for(url: str, pem: str | None) -> requests.Session:
 def _session(scheme: str, pem: str | None) -> requests.Session:
     """Return a session that speaks this scheme, by this certificate, and nothing else."""
     context = context_of(pem) if scheme == "https" else None
-    session = requests.Session()
+    session = bounded.Session()
     session.trust_env = False
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     session.headers = CaseInsensitiveDict(_HEADERS)
