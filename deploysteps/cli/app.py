@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import sys
 import traceback
@@ -109,6 +110,14 @@ class Application(Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; a reader that has seen enough, such as ``head``, is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would exit with 1
+            sys.stdout = None  # Python would complain again at exit
+            return ExitCode.OK
+
     def main(  # type: ignore[override]
         self,
         args: Sequence[str] | None = None,
@@ -152,10 +161,8 @@ def _tell(exc: BaseException, debug: bool) -> int:
         return _say(exc.message, ExitCode.UNREACHABLE)
     if isinstance(exc, exceptions.DeployStepsException):
         return _say(exc.message, code_of_status(exc.code))
-    if isinstance(exc, BrokenPipeError):
-        # The reader has seen enough; Python would complain again at exit.
-        sys.stdout = None
-        return ExitCode.OK
+    if isinstance(exc, OSError) and exc.errno == errno.ENOSPC:
+        return _say(f"the output cannot be written: {exc.strerror}", ExitCode.FAILED)
     hint = "" if debug else "; run with --debug for more, and please report it"
     return _say(f"unexpected {type(exc).__name__}: {exc}{hint}", ExitCode.FAILED)
 

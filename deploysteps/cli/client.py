@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,16 @@ _HOW_TO_LOG_IN = {
     "OS_TOKEN=$(openstack token issue -f value -c id)",
 }
 """What a service asks for, in ``WWW-Authenticate`` -> how it is sent."""
+_NOT_TAKEN = {
+    "http_basic": "OS_USERNAME and OS_PASSWORD were sent; are they right, and not changed since?",
+    "token": "OS_TOKEN was sent, and tokens expire: set it to what "
+    "`openstack token issue -f value -c id` prints now",
+}
+"""What was sent and not taken -> what to do."""
+_AWAY = (502, 503, 504)
+"""What is answered while a service is away, by itself or by a proxy before it."""
+_OURS = re.compile(r"(/v1/nodes/[^/]+)/(?:runs|steps|plan|lock)|/v1/events/stream")
+"""Paths that other servers of this API do not have; the node above one, if it is of a node."""
 _NO_TLS = ("wrong_version_number", "packet_length_too_long", "record_layer_failure", "http_request")
 """What OpenSSL calls an answer that is no TLS."""
 
@@ -69,11 +80,14 @@ class Client:
         self._session.trust_env = not is_loopback(parts.hostname)
         login = login or Login()
         login.prepare(self._session)
-        self._logs_in = login.logs_in
+        self._sent = login.sent
 
     def get(self, path: str, **params: Any) -> Any:
-        """Read; parameters that are None are left out."""
-        return self._request("GET", path, params=params)
+        """Read an object; parameters that are None are left out."""
+        found = self._request("GET", path, params=params)
+        if not isinstance(found, dict):
+            raise self._strange("something that is no object")
+        return _Answer(found, self._strange)
 
     def post(self, path: str, body: Any) -> Any:
         """Create."""
@@ -143,11 +157,7 @@ class Client:
                 **more,
             )
         if answer.status_code >= 400:
-            told = _told(answer)
-            if answer.status_code == 401 and not self._logs_in:
-                asked = answer.headers.get("WWW-Authenticate", "").partition(" ")[0].lower()
-                told += f"; {_HOW_TO_LOG_IN[asked]}" if asked in _HOW_TO_LOG_IN else ""
-            raise CommandError(told, code_of_status(answer.status_code))
+            raise self._refused(answer, path)
         if answer.status_code >= 300:
             raise CommandError(
                 f"{secrets.masked_urls(self.endpoint)} leads to {_elsewhere(answer, path)} "
@@ -155,6 +165,43 @@ class Client:
                 ExitCode.USAGE,
             )
         return answer
+
+    def _refused(self, answer: requests.Response, path: str) -> CommandError:
+        """Return what a refusal says, and what may be done about it."""
+        status, told = answer.status_code, _told(answer)
+        if status in _AWAY:
+            own = _document(answer) is not None
+            if own:
+                return Unreachable(told, code_of_status(status))
+            return Unreachable(
+                f"the service behind {secrets.masked_urls(self.endpoint)} does not answer; the "
+                f"proxy there says: {told}",
+                ExitCode.UNREACHABLE,
+            )
+        if status == 401:
+            asked = answer.headers.get("WWW-Authenticate", "").partition(" ")[0].lower()
+            hint = _NOT_TAKEN.get(self._sent) if self._sent else _HOW_TO_LOG_IN.get(asked)
+            told += f"; {hint}" if hint else ""
+        if status == 404 and self._lacks(path):
+            told = (
+                f"{secrets.masked_urls(self.endpoint)} has no {path.rpartition('/')[2]} to ask "
+                f"for: it is another server of this API, or an older one (HTTP {status})"
+            )
+        return CommandError(told, code_of_status(status))
+
+    def _lacks(self, path: str) -> bool:
+        """Tell whether it is a path of ours, and not what stands above it, that is not there."""
+        found = _OURS.fullmatch(path)
+        if found is None or not found[1]:
+            return found is not None
+        with self._reached():
+            node = self._session.get(
+                self.endpoint + found[1],
+                verify=self._session.verify,
+                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+                allow_redirects=False,
+            )
+        return node.status_code == 200
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
@@ -195,15 +242,41 @@ class Client:
         try:
             return answer.json()
         except ValueError as exc:
-            raise CommandError(
-                f"{secrets.masked_urls(self.endpoint)} answered something that is no JSON; "
-                "is OS_ENDPOINT the bare-metal service?"
-            ) from exc
+            raise self._strange("something that is no JSON") from exc
+
+    def _strange(self, what: str) -> CommandError:
+        return CommandError(
+            f"{secrets.masked_urls(self.endpoint)} answered {what}; "
+            "is OS_ENDPOINT the bare-metal service?"
+        )
+
+
+class _Answer(dict[str, Any]):
+    """An object that the service answered with; what it has to have and has not is told."""
+
+    def __init__(self, found: dict[str, Any], strange: Callable[[str], CommandError]) -> None:
+        """Keep how it is told."""
+        super().__init__(found)
+        self._strange = strange
+
+    def __missing__(self, name: str) -> Any:
+        raise self._strange(f"without {name!r}")
+
+
+def path_of(place: str, *parts: str) -> str:
+    """Return the path of a collection, of something in it, or of a part of that.
+
+    :raises CommandError: a name is one that would lead to the path above it.
+    """
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise CommandError(f"{part!r} is no name and no uuid", ExitCode.USAGE)
+    return "/".join((f"/v1/{place}", *(urllib.parse.quote(part, safe="") for part in parts)))
 
 
 def node_path(node: str, *more: str) -> str:
     """Return the path of a node, by uuid or name."""
-    return "/".join(("/v1/nodes", *(urllib.parse.quote(part, safe="") for part in (node, *more))))
+    return path_of("nodes", node, *more)
 
 
 _CODES = re.compile(r"\[[^\]]*\]\s*|\s*\(_ssl\.c:\d+\)")
@@ -231,14 +304,31 @@ def _elsewhere(answer: requests.Response, path: str) -> str:
     return clean(secrets.masked_urls(plain.removesuffix(path)))
 
 
-def _told(answer: requests.Response) -> str:
-    """Return the words of an error answer, whichever of the forms it has."""
-    text: Any = answer.text
+def _document(answer: requests.Response) -> dict[str, Any] | None:
+    """Return what an error answer has in it, whichever of the forms it has."""
     try:
         document = json.loads(answer.text)
         inner = document["error_message"]
         inner = json.loads(inner) if isinstance(inner, str) else inner
+    except (ValueError, KeyError, TypeError):
+        return None
+    return inner if isinstance(inner, dict) else None
+
+
+_TITLE = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+def _told(answer: requests.Response) -> str:
+    """Return the words of an error answer; of a page for browsers, those that it is titled by."""
+    inner, status = _document(answer), f" (HTTP {answer.status_code})"
+    if inner is not None:
         text = inner.get("faultstring") or inner.get("description") or inner.get("title")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    return f"{' '.join(str(text or answer.reason).split())[:2000]} (HTTP {answer.status_code})"
+    else:
+        text = answer.text[:100_000]
+        if text.lstrip().startswith("<"):
+            title = _TITLE.search(text)
+            text = html.unescape(_TAG.sub(" ", title[2] if title else text))
+            status = "" if text.lstrip().startswith(str(answer.status_code)) else status
+    words = " ".join(str(text or "").split())[:2000] or answer.reason
+    return f"{words}{status}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from deploysteps.cli.app import Command, Group, State, pass_state
-from deploysteps.cli.client import Client, Unreachable, node_path
+from deploysteps.cli.client import Client, Unreachable, node_path, path_of
 from deploysteps.cli.errors import CommandError
 from deploysteps.cli.params import Decorator, changes, given, limit_option, removals, stacked
 
@@ -52,8 +51,7 @@ class Kind:
 
     def path(self, *parts: str) -> str:
         """Return the path of all, of one, or of something of it."""
-        quoted = (urllib.parse.quote(part, safe="") for part in parts)
-        return "/".join((f"/v1/{self.place}", *quoted))
+        return path_of(self.place, *parts)
 
     def values(self, client: Client, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what was given, as the API takes it."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import urllib.parse
-
 import click
 
 from deploysteps.cli import vendor
 from deploysteps.cli.app import Group, State, pass_state
+from deploysteps.cli.client import path_of
 
 
 def _path(name: str, *more: str) -> str:
-    quoted = (urllib.parse.quote(part, safe="") for part in (name, *more))
-    return "/".join(("/v1/drivers", *quoted))
+    return path_of("drivers", name, *more)
 
 
 @click.group(cls=Group)
@@ -76,7 +74,7 @@ def list_conductors(state: State) -> None:
 @pass_state
 def show_conductor(state: State, name: str) -> None:
     """Show a conductor: its group, its hardware types, and when it was heard last."""
-    state.output.mapping(state.client.get(f"/v1/conductors/{urllib.parse.quote(name, safe='')}"))
+    state.output.mapping(state.client.get(path_of("conductors", name)))
 
 
 @click.group(cls=Group)

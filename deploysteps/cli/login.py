@@ -52,9 +52,10 @@ class Login:
     """Trust any certificate."""
 
     @property
-    def logs_in(self) -> bool:
-        """Whether a user or a token is sent at all."""
-        return (self.auth_type or "none") != "none"
+    def sent(self) -> str | None:
+        """What is sent, if anything: http_basic or token."""
+        kind = self.auth_type or "none"
+        return "token" if kind in TOKENS else None if kind == "none" else kind
 
     def prepare(self, session: requests.Session) -> None:
         """Make a session use all this.

@@ -280,7 +280,7 @@ def vmedia() -> None:
 @pass_state
 def list_media(state: State, node: str) -> None:
     """List the devices, and what is in them."""
-    found = state.client.get(node_path(node, "vmedia"))
+    found = state.client.call("GET", node_path(node, "vmedia"), None)
     columns = ("media_types", "inserted", "image")
     rows = [[item.get(name) for name in columns] for item in found]
     state.output.rows(columns, rows, found, f"node {node} has no virtual media")

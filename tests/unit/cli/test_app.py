@@ -1,7 +1,10 @@
 """The root command: help, JSON, exit codes, one line for every error."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 
 import click
 import pytest
@@ -120,7 +123,7 @@ def test_each_status_has_its_code(stub, failing, status, code):
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (b"<html>", "<html>"),
+        (b"<html>", "Internal Server Error"),
         (b"", "Internal Server Error"),
         ({"error_message": {"title": "T"}}, "T (HTTP 500)"),
         ({"error_message": '{"description": "D"}'}, "D (HTTP 500)"),
@@ -201,9 +204,98 @@ def test_an_exit_is_passed_on(monkeypatch, raised, code):
     assert app._tell(raised, debug=False) == code
 
 
-def test_a_reader_that_went_away_is_no_failure(monkeypatch):
-    monkeypatch.setattr("sys.stdout", None)
-    assert app._tell(BrokenPipeError(), debug=False) == 0
+@pytest.mark.parametrize("command", [("config", "sample"), ("node", "steps", "x", "--json")])
+def test_a_reader_that_went_away_is_no_failure(stub, command):
+    stub.on("GET", "/v1/nodes/x/steps", {"steps": [{"step": "y" * 70_000}]})
+    end, begin = os.pipe()
+    os.close(end)
+    ended = subprocess.run(
+        [sys.executable, "-m", "deploysteps.cli", *command],
+        stdout=begin,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OS_ENDPOINT": stub.endpoint},
+    )
+    os.close(begin)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_told(stub, made):
+    stub.on("GET", "/v1/nodes/x", made.node())
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "deploysteps.cli", "node", "show", "x"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "OS_ENDPOINT": stub.endpoint},
+        )
+    assert ended.returncode == 1 and b"cannot be written: No space left" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("node", "show"),
+        ("node", "delete"),
+        ("node", "traits", "remove", "n"),
+        ("port", "delete"),
+        ("runbook", "traits", "remove", "r"),
+        ("node", "vifs", "detach", "n"),
+        ("conductor", "show"),
+        ("driver", "show"),
+    ],
+)
+def test_a_name_never_leads_to_what_is_above_it(stub, failing, command, name):
+    assert failing(*command, name) == (ExitCode.USAGE, f"Error: {name!r} is no name and no uuid")
+    assert stub.asked == []
+
+
+PAGE = b"""<html>
+<head><title>502 Bad Gateway</title></head>
+<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body>
+</html>"""
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxys_page_is_told_in_its_own_few_words(stub, failing, status):
+    stub.on("GET", "/v1/nodes/x", PAGE.replace(b"502", b"%d" % status), status=status)
+    code, line = failing("node", "show", "x")
+    assert code == ExitCode.UNREACHABLE
+    assert line.endswith(f"does not answer; the proxy there says: {status} Bad Gateway")
+
+
+def test_a_page_without_a_title_is_told_without_its_tags(stub, failing):
+    stub.on("GET", "/v1/nodes/x", b"<p>go &amp; <b>away</b>\n<style>x{}</style>", status=403)
+    assert failing("node", "show", "x")[1] == "Error: go & away (HTTP 403)"
+
+
+@pytest.mark.parametrize("answer", [[], "x", 1, b"null", {"other": []}])
+@pytest.mark.parametrize("command", [("node", "list"), ("node", "steps", "x"), ("driver", "list")])
+def test_an_answer_that_is_not_the_services_is_told(stub, failing, answer, command):
+    for path in ("/v1/nodes", "/v1/nodes/x/steps", "/v1/drivers"):
+        stub.on("GET", path, answer)
+    code, line = failing(*command)
+    assert code == ExitCode.FAILED and line.endswith("is OS_ENDPOINT the bare-metal service?")
+
+
+def test_a_login_that_is_not_taken_says_what_was_sent(stub, failing):
+    stub.on_error("GET", "/v1/nodes/x", 401, "Invalid")
+    env = {"OS_AUTH_TYPE": "http_basic", "OS_USERNAME": "me", "OS_PASSWORD": "old"}
+    assert "OS_PASSWORD were sent" in failing("node", "show", "x", env=env)[1]
+    env = {"OS_AUTH_TYPE": "v3token", "OS_TOKEN": "old"}
+    assert "tokens expire" in failing("node", "show", "x", env=env)[1]
+
+
+@pytest.mark.parametrize("part", ["runs", "steps"])
+def test_another_server_of_this_api_is_told_from_a_node_that_is_not_there(
+    stub, failing, made, part
+):
+    stub.on_error("GET", f"/v1/nodes/x/{part}", 404, "The resource could not be found.")
+    stub.on_error("GET", "/v1/nodes/x", 404, "Node x could not be found.")
+    assert "another server" not in failing("node", part, "x")[1]
+    stub.on("GET", "/v1/nodes/x", made.node())
+    code, line = failing("node", part, "x")
+    assert code == ExitCode.NOT_FOUND and f"has no {part} to ask for: it is another server" in line
 
 
 def test_json_goes_to_stdout_alone(stub, ok, made):

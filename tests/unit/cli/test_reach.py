@@ -115,7 +115,7 @@ REACHED = {
     ("runbook", "traits", "remove", "r", "T"): "DELETE /v1/runbooks/{ident}/traits/{trait}",
     ("events", "--count", "1"): "GET /v1/events/stream",
 }
-"""Command -> the last request that it makes."""
+"""Command -> the request that it is there for."""
 
 TOLD_ELSEWHERE = {
     "/v1/nodes/detail": "node list --fields",
@@ -154,7 +154,6 @@ ANSWERS = {
     "/v1/nodes/n/runs": {"runs": [], "lock": {"holder": "c", "since": None, "purpose": "p"}},
 }
 """What a command reads before it asks."""
-VALUES = {"ident": "n", "run": "r", "trait": "T", "setting": "s", "indicator": "l", "vif": "v"}
 
 
 @pytest.mark.parametrize("command", REACHED, ids=" ".join)
@@ -164,12 +163,13 @@ def test_a_command_asks_for_what_it_is_there_for(stub, run, command):
     ended = run(*command)
     assert "unexpected" not in ended.output and stub.asked, ended.output
     method, _, template = REACHED[command].partition(" ")
-    last = stub.asked[-1]
-    assert last["method"] == method, stub.asked
-    asked, wanted = last["path"].split("/"), template.split("/")
-    assert len(asked) == len(wanted)
-    for found, part in zip(asked, wanted, strict=True):
-        assert found == part or part.startswith("{"), last["path"]
+    assert any(asked["method"] == method and _fits(asked["path"], template) for asked in stub.asked)
+
+
+def _fits(path: str, template: str) -> bool:
+    found, wanted = path.split("/"), template.split("/")
+    pairs = zip(found, wanted, strict=False)
+    return len(found) == len(wanted) and all(a == b or b.startswith("{") for a, b in pairs)
 
 
 def test_nothing_that_the_api_offers_is_out_of_reach(conf):

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from deploysteps.cli import waiting, watch
 from deploysteps.cli.errors import ExitCode
 from tests.unit.cli.conftest import UUID
@@ -111,13 +113,18 @@ def test_watch_stays_with_its_run_when_another_begins(ok, made, follows, stub):
     assert json.loads(ok("node", "watch", "n", "--json").stdout)["run"]["uuid"] == first["uuid"]
 
 
-def test_watch_waits_for_a_service_that_is_restarted(stub, run, made, follows):
+@pytest.mark.parametrize(
+    "lost",
+    [(200, ConnectionError), (502, b"<html>"), (503, {"error_message": {"title": "no database"}})],
+    ids=["gone", "gone behind a proxy", "without its database"],
+)
+def test_watch_waits_for_a_service_that_is_restarted(stub, run, made, follows, lost):
     follows(
         (made.node("deploying"), made.run()),
         (made.node("active"), made.run(outcome="success")),
     )
     listed = stub.answers["GET", "/v1/nodes/n"]
-    listed[1:1] = [(200, ConnectionError)] * 3
+    listed[1:1] = [lost] * 3
     result = run("node", "watch", "n")
     away, back = result.stderr.splitlines()
     assert result.exit_code == 0
