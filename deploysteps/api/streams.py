@@ -26,6 +26,7 @@ from deploysteps import counts
 from deploysteps.api.errors import Busy
 from deploysteps.api.hearing import Ears
 from deploysteps.api.wire import Taken, Taker
+from deploysteps.conductor.trouble import Trouble
 from deploysteps.db import events, nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.event_models import Event
@@ -165,6 +166,7 @@ class Streams:
         self._look_at = 0.0
         self._away = False
         """Whether the database did not answer the last time."""
+        self._trouble = Trouble(LOG, "Looking for new events")
         self._thread: threading.Thread | None = None
         self._closed = False
         self._selector: selectors.BaseSelector | None = None
@@ -306,30 +308,32 @@ class Streams:
             self._drop(stream, "gone")
 
     def _look(self) -> None:
-        """Look for new events, and tell them to all who are up to date."""
-        self._look_at = time.monotonic() + self._conf.poll_interval
-        try:
-            if self._tail is None:
-                self._tail = events.settled_newest(self._database)
-            self._begin()
-            found = events.settled(self._database, self._tail, 5 * _PAGE)
-            before, self._tail = self._tail, found[-1].id if found else self._tail
-            if found and found[0].id > before + 1:
-                self._tell_lost([s for s in self._streams if s.cursor == before], before)
-            self._tell(found, before)
-            for stream in self._streams:
-                if self._is_behind(stream) and not stream.buffered:
-                    self._catch_up(stream, self._tail)
-        except Exception as exc:
-            # The database is away: streams stay, and go on where they were.
-            LOG.warning("Looking for new events failed (%s); it is tried again", type(exc).__name__)
-            LOG.debug("It failed so", exc_info=True)
-            self._look_at = time.monotonic() + max(self._conf.poll_interval, _AFTER_ERROR)
-            self._away = True
-            return
-        self._away = False
-        if len(found) == 5 * _PAGE:
-            self._look_at = 0.0
+        """Look for new events, and tell them to all who are up to date.
+
+        While the database is away the streams stay, and go on where they were.
+        """
+        interval = self._conf.poll_interval
+        self._away = True
+        self._look_at = time.monotonic() + max(interval, _AFTER_ERROR)
+        with self._trouble.kept_going():
+            is_all = self._tell_new()
+            self._away = False
+            self._look_at = time.monotonic() + interval if is_all else 0.0
+
+    def _tell_new(self) -> bool:
+        """Tell the next events, and tell whether these were all."""
+        if self._tail is None:
+            self._tail = events.settled_newest(self._database)
+        self._begin()
+        found = events.settled(self._database, self._tail, 5 * _PAGE)
+        before, self._tail = self._tail, found[-1].id if found else self._tail
+        if found and found[0].id > before + 1:
+            self._tell_lost([s for s in self._streams if s.cursor == before], before)
+        self._tell(found, before)
+        for stream in self._streams:
+            if self._is_behind(stream) and not stream.buffered:
+                self._catch_up(stream, self._tail)
+        return len(found) < 5 * _PAGE
 
     def _begin(self) -> None:
         """Find out where the streams that are new begin."""

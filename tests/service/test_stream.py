@@ -12,7 +12,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from deploysteps import counts, states
+from deploysteps import counts, exceptions, states
 from deploysteps.api import middleware, streams
 from deploysteps.api.app import create_app
 from deploysteps.api.server import Server
@@ -457,13 +457,16 @@ def test_an_event_that_is_committed_late_is_heard(serve, database):
     assert reader.ids == sorted(reader.ids)
 
 
-def test_a_database_that_is_away_ends_no_stream(server, sqlite, monkeypatch):
+def test_a_database_that_is_away_ends_no_stream_and_is_told_once(
+    server, sqlite, monkeypatch, caplog
+):
+    caplog.set_level("INFO", streams.__name__)
     monkeypatch.setattr(streams, "_AFTER_ERROR", 0.05)
     real, broken = events.settled, True
 
     def settled(*args):
         if broken:
-            raise OSError("away")
+            raise exceptions.DatabaseUnavailable(reason="gone")
         return real(*args)
 
     monkeypatch.setattr(events, "settled", settled)
@@ -472,6 +475,10 @@ def test_a_database_that_is_away_ends_no_stream(server, sqlite, monkeypatch):
         tell(sqlite)
         broken = False
         reader.wait(1)
+    assert [r.getMessage() for r in caplog.records if r.name == streams.__name__] == [
+        "Looking for new events failed; it is tried again: The database does not answer: gone",
+        "Looking for new events: the database is back",
+    ]
 
 
 def test_a_server_stops_with_open_streams(serve, sqlite, quick):
