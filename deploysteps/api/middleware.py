@@ -95,11 +95,11 @@ class RequestLog:
         """End."""
         this = call.of(req)
         LOG.info(
-            "%s %s %s %s %d %.3f s",
-            this.request_id,
+            "%s %s %s %d %.3f s",
             this.user,
             req.method,
             secrets.masked_urls(req.relative_uri)[:2000],
             resp.status_code,
             time.monotonic() - this.started,
+            extra={"context": this.context},  # its id is in the line as in every other of it
         )

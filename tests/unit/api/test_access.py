@@ -792,8 +792,10 @@ def test_requests_are_logged_with_id_user_and_duration(users, conf, sqlite, cond
     door = Door(conf, sqlite, conductor)
     answer = door("GET", "/v1/nodes", **basic("alice", "secret"))
     request_id = answer.headers["openstack-request-id"]
-    (line,) = [r.getMessage() for r in caplog.records if request_id in r.getMessage()]
-    assert line.startswith(f"{request_id} alice GET /v1/nodes 200 ") and line.endswith(" s")
+    (record,) = [r for r in caplog.records if getattr(r, "context", None) is not None]
+    assert record.context.request_id == request_id
+    line = record.getMessage()
+    assert line.startswith("alice GET /v1/nodes 200 ") and line.endswith(" s")
     door("GET", "/v1/nodes", **basic("alice", "wrong-secret"))
     assert "wrong-secret" not in caplog.text and "c2VjcmV0" not in caplog.text
     assert basic("alice", "secret")["Authorization"] not in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from oslo_log import formatters
 
 from deploysteps import exceptions
 from deploysteps.api import middleware, versions
@@ -253,14 +254,23 @@ def test_what_a_database_says_of_itself_is_for_the_log(conf, sqlite, node, caplo
         caplog.clear()
 
 
-def test_a_request_is_one_line_without_secrets(api, node, caplog):
+def test_a_database_without_room_is_not_told_as_one_that_is_away(conf, sqlite, node, caplog):
+    """F52: who reads "does not answer" looks at the network, and not at the disk."""
+    full = Refusing(exceptions.DatabaseFull(reason="10.9.8.7: database or disk is full"))
+    answer = Api(conf, sqlite, full)("DELETE", "/v1/nodes/n1")
+    assert answer.status == 503 and "retry-after" in answer.headers
+    assert answer.fault.startswith("The database has no room") and "10.9" not in answer.fault
+    assert "10.9.8.7: database or disk is full" in caplog.text
+
+
+def test_a_request_is_one_line_with_its_id_once_and_without_secrets(api, node, caplog, conf):
     caplog.set_level(logging.INFO, middleware.__name__)
     answer = api.get("/v1/nodes/n1?agent_token=hunter2&x=1")
-    lines = [r.getMessage() for r in caplog.records if r.name == middleware.__name__]
-    assert len(lines) == 1
-    assert "hunter2" not in lines[0]
-    assert answer.headers["openstack-request-id"] in lines[0]
-    assert "GET /v1/nodes/n1?" in lines[0] and " 400 " in lines[0]
+    form = formatters.ContextFormatter(config=conf)
+    (line,) = [form.format(r) for r in caplog.records if r.name == middleware.__name__]
+    assert "hunter2" not in line
+    assert line.count(answer.headers["openstack-request-id"]) == 1
+    assert "GET /v1/nodes/n1?" in line and " 400 " in line
 
 
 def test_bodies_are_not_logged(api, caplog):
