@@ -67,8 +67,11 @@ def _last_resort(task: TaskManager, exc: BaseException) -> None:
         task.lock.generation = row.generation
         fresh = adopt(task.runtime, task.context, row, task.lock, task.purpose)
         flow = engine.flow_of(fresh)
-        reason = f"internal error: {words.text_of(exc)}"
+        # What one of ours says is for people, such as that a driver is not there any more.
+        ours = isinstance(exc, exceptions.DeployStepsException)
+        reason = f"{'' if ours else 'internal error: '}{words.text_of(exc)}"
         if flow is not None:
+            reason = attempts.told(fresh, reason)
             endings.end(fresh, flow, endings.fail(reason, exc))
             return
         fresh.node.last_error = words.shown(reason, task.masker(), words.LAST_ERROR_BYTES)

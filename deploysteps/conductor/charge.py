@@ -64,10 +64,14 @@ class Charge:
         self._me = runtime.host
         self._ring = Ring(found)
 
+    def host(self, node: Any) -> str | None:
+        """Return the conductor of this one's group that a node falls to; None: nobody offers it."""
+        in_group = is_of_group(self._runtime, node.conductor_group)
+        return self._ring.host(node) if in_group else None
+
     def mine(self, node: Any) -> bool:
         """Tell whether a node falls to this conductor."""
-        in_group = is_of_group(self._runtime, node.conductor_group)
-        return in_group and self._ring.host(node) == self._me
+        return self.host(node) == self._me
 
 
 # --- conductor groups --------------------------------------------------------------------

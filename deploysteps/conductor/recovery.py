@@ -13,7 +13,7 @@ import logging
 from deploysteps import exceptions, states
 from deploysteps.conductor import attempts, endings, engine, policy, power, words
 from deploysteps.conductor.attend import guarded
-from deploysteps.conductor.charge import is_of_group, left_alone
+from deploysteps.conductor.charge import Charge, is_of_group, left_alone
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
@@ -57,6 +57,8 @@ class Recovery:
         others = [c for c in conductors.listing(runtime.database) if c.hostname != runtime.host]
         alive = {c.hostname for c in others if conductors.is_alive(c, timeout)}
         self._heard = {c.hostname: c.updated_at for c in others}
+        if starting:
+            self._pass_waits_on()
         taken = 0
         for orphan in self._orphans(alive, starting):
             if runtime.stopping.is_set():
@@ -180,6 +182,29 @@ class Recovery:
                 continue  # another conductor offers its interfaces, or will
             sweeps.take_wait(runtime.database, due.key, runtime.host)
             runtime.wake()
+
+    def _pass_waits_on(self) -> None:
+        """Give waits of its own away that it offers no driver for any more, where another does.
+
+        What it offers changes only with a start, as in the middle of a rolling upgrade.
+        """
+        runtime = self._runtime
+        charge: Charge | None = None
+        for due in sweeps.own_waits(runtime.database, runtime.host):
+            try:
+                node = nodes.get(runtime.database, due.node_id)
+                runtime.registry.build(node)
+            except exceptions.NodeNotFound:
+                continue
+            except exceptions.DeployStepsException as exc:
+                charge = charge or Charge(runtime)
+                other = charge.host(node)
+                if other is None:
+                    continue  # it is all there is: when the wait is due, it ends it
+                LOG.warning(
+                    "Node %s: %s looks after its wait from now on: %s", node.uuid, other, exc
+                )
+                sweeps.take_wait(runtime.database, due.key, other)
 
 
 def _is_ours(runtime: Runtime, node: Node, orphan: Orphan) -> bool:

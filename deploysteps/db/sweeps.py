@@ -112,10 +112,19 @@ def gaps(database: Database, quiet_since: datetime.datetime) -> list[Orphan]:
 
 def foreign_waits(database: Database, conductor: str, alive: Collection[str]) -> list[Due]:
     """Return the waiting attempts of conductors that are gone."""
+    return _waits(database, _A.c.conductor.not_in([*alive, conductor]))
+
+
+def own_waits(database: Database, conductor: str) -> list[Due]:
+    """Return the waiting attempts that a conductor looks after, due or not."""
+    return _waits(database, _A.c.conductor == conductor)
+
+
+def _waits(database: Database, whose: sa.ColumnElement[bool]) -> list[Due]:
     query = (
         sa.select(_A.c.node_id, _A.c.run_id, _A.c.position, _A.c.attempt, _A.c.due_at)
         .where(_A.c.owner.in_(OWNERS), _A.c.state == WAITING)
-        .where(_A.c.conductor.not_in([*alive, conductor]))
+        .where(whose)
     )
     rows = database.read(lambda c: list(c.execute(query).all()))
     return [Due(row[0], Key(*row[1:4]), row[4]) for row in rows]

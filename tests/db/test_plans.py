@@ -195,6 +195,7 @@ SWEEPS = {
     "locked_nodes": sweeps.locked_nodes,
     "gaps": lambda d: sweeps.gaps(d, types.utcnow()),
     "foreign_waits": lambda d: sweeps.foreign_waits(d, "c1", ["c2"]),
+    "own_waits": lambda d: sweeps.own_waits(d, "c1"),
     "last_attempt": lambda d: runs.last_attempt(d, 7),
     "interruptions": lambda d: runs.interruptions(d, 7, 1),
     "attempts": lambda d: runs.attempts(d, [1, 2, 3]),

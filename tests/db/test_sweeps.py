@@ -111,7 +111,9 @@ def test_waits_of_conductors_that_are_gone(database, make):
     waiting(database, make, NOW, conductor="gone", state="finished")
     assert keys(sweeps.foreign_waits(database, "c1", ["c2"])) == [gone]
     assert keys(sweeps.foreign_waits(database, "c1", {"c2", "c1"})) == [gone]
+    assert keys(sweeps.own_waits(database, "gone")) == [gone]
     sweeps.take_wait(database, gone, "c1")
+    assert sweeps.own_waits(database, "gone") == []
     assert sweeps.foreign_waits(database, "c1", ["c2"]) == []
     assert keys(sweeps.due(database, "c1", NOW, 10)) == [mine]
     assert runs.last_attempt(database, gone.run_id).conductor == "c1"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from deploysteps import exceptions, states
-from deploysteps.drivers import base
+from deploysteps.conductor.service import Service
+from deploysteps.db import nodes
+from deploysteps.drivers import base, discovery
+from deploysteps.drivers.factory import Registry
 from tests import support
 
 
@@ -76,3 +81,73 @@ def test_it_is_told_where_an_agent_may_bring_it(sqlite, start, conf, caplog, opt
     conf.set_override(option, SLIPS[option], group="conductor")
     start(sqlite, vendor=Mistaken, deploy=Agent)
     assert option in caplog.text and "unless an agent brings it" in caplog.text
+
+
+class Polled(support.Vendor):
+    asked: ClassVar[list[str]] = []
+
+    @base.deploy_step(priority=110)
+    def polled(self, task):
+        return states.wait(states.DEPLOYWAIT, poll=0.2, limit=600)
+
+    def check_step(self, task, step):
+        self.asked.append(task.runtime.host)
+        return states.StepStatus.RUNNING
+
+
+def without(conf, database, **classes):
+    """Return a conductor whose driver calls its vendor interface by another name."""
+    found = support.registry(conf, **classes)._find
+    vendor = discovery.namespace("vendor")
+    renamed = {"renamed": discovery.Plugin("renamed", "a test", classes["vendor"])}
+    registry = Registry(conf, find=lambda group: renamed if group == vendor else found(group))
+    return Service(conf, database=database, registry=registry)
+
+
+def test_a_wait_is_passed_on_by_a_conductor_whose_driver_lost_the_interface(
+    database, start, conf, tmp_path
+):
+    """F47: in a rolling upgrade the old one, which has the interface, goes on with it."""
+    conf.set_override("state_path", str(tmp_path / "first"))
+    first = start(database, host="conductor-1", vendor=Polled)
+    node = support.enrolled(first, vendor_interface="test")
+    conf.set_override("state_path", str(tmp_path / "second"))
+    start(database, host="conductor-2", vendor=Polled)
+    first.manager.do_node_deploy(None, node.uuid)
+    support.settle(database, node.uuid, states.DEPLOYWAIT)
+    first.stop(5)
+    conf.set_override("state_path", str(tmp_path / "first"))
+    conf.set_override("host", "conductor-1")
+    with without(conf, database, vendor=Polled):
+        Polled.asked.clear()
+        support.until(lambda: len(Polled.asked) > 1)
+    assert set(Polled.asked) == {"conductor-2"}
+    assert nodes.get(database, node.uuid).provision_state == states.DEPLOYWAIT
+
+
+def test_a_wait_whose_interface_nobody_has_any_more_fails_and_names_its_step(sqlite, start, conf):
+    """Promise of the README: the reason names step, attempt and time."""
+    first = start(sqlite, vendor=Polled)
+    node = support.enrolled(first, vendor_interface="test")
+    first.manager.do_node_deploy(None, node.uuid)
+    support.settle(sqlite, node.uuid, states.DEPLOYWAIT)
+    first.stop(5)
+    with without(conf, sqlite, vendor=Polled):
+        node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    assert node.last_error.startswith("vendor.polled failed: vendor interface 'test' is not")
+    assert "attempt 1, after" in node.last_error and "internal error" not in node.last_error
+
+
+class Keeps(support.Vendor):
+    @base.deploy_step(priority=50)
+    def keeps(self, task):
+        task.node.set_driver_internal_info("found", {1, 2})
+
+
+def test_what_cannot_be_kept_fails_the_step_by_its_name(sqlite, start):
+    service = start(sqlite, vendor=Keeps)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    assert node.last_error.startswith("vendor.keeps failed: node.driver_internal_info holds")
+    assert "attempt 1, after" in node.last_error
