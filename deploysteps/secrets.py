@@ -47,7 +47,9 @@ _SECRET_KEY = re.compile("|".join(_WORDS.values()), re.IGNORECASE)
 # ends a host in any other URL: then what follows the first ":" is no port.
 _URL_USER = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^/\s?#]{1,2048}"
-    r"|[^/\s?#:@\[\"']{0,255}:(?!\d{0,5}(?:[/?#\s\"']|$))[^\s\"'<>]{1,2048})@",
+    r"|[^/\s?#:@\[\"']{0,255}:(?!\d{0,5}(?:[/?#\s\"']|$))"
+    # Whether there is an end is looked for once, and not from each place where it could be.
+    r"(?=[^\s\"'<>][^\s\"'<>@]{0,511}+@)[^\s\"'<>]{1,512})@",
     re.IGNORECASE,
 )
 _URL_TOKEN = re.compile(
