@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.console import RenderableType
 from rich.live import Live
-from rich.table import Table
 
-from deploysteps.cli.output import Output, clean, make_table
+from deploysteps.cli import tables
+from deploysteps.cli.output import Output, clean
 from deploysteps.cli.waiting import Snapshot
 from deploysteps.steps import RUNS
 
@@ -186,13 +187,37 @@ def duration(start: str | None, end: str | None, now: datetime.datetime | None =
     return f"{max((until - begun).total_seconds(), 0):.1f} s"
 
 
-def table(nodes: Iterable[Snapshot]) -> Table:
-    """Return one table of the runs of some nodes."""
+def table(nodes: Iterable[Snapshot], width: int, height: int | None = None) -> RenderableType:
+    """Return one table of the runs of some nodes.
+
+    :param height: how many lines there are; of a longer run, what goes on now is shown.
+    """
     lines: list[tuple[object, ...]] = []
     for found in nodes:
         for head, row in itertools.zip_longest(_heads(found), rows(found)):
             lines.append((head, *(row or _NO_ROW)))
-    return make_table(("node", *COLUMNS), lines)
+    return tables.table(("node", *COLUMNS), _in_view(lines, height), width)
+
+
+_BEGUN = ("running", "waiting")
+_AROUND = 4
+"""Lines of a table that are no steps: its head, and what is told below one."""
+
+
+def _in_view(lines: list[tuple[object, ...]], height: int | None) -> Sequence[tuple[object, ...]]:
+    """Return the lines around the step that goes on, with how many are above and below."""
+    room = max((height or 0) - _AROUND, 5)
+    if height is None or len(lines) <= room:
+        return lines
+    now = next((i for i, line in enumerate(lines) if line[2] in (*_BEGUN, HELD)), len(lines))
+    first = max(0, min(now - room // 2, len(lines) - room))
+    shown = lines[first : first + room]
+    above, below = first, len(lines) - first - room
+    if above:
+        shown[0] = ("", f"({above + 1} lines above)", *_NO_ROW[1:])
+    if below:
+        shown[-1] = ("", f"({below + 1} lines below)", *_NO_ROW[1:])
+    return shown
 
 
 def _heads(found: Snapshot) -> list[str]:
@@ -232,8 +257,18 @@ def show(output: Output, snapshots: Iterator[Snapshot]) -> Snapshot:
 def screen(output: Output) -> Iterator[Callable[[list[Snapshot]], None]]:
     """Give a function that shows the runs of some nodes, whenever it is called."""
     if output.live:
+        last: list[Snapshot] = []
+
+        def redraw(found: list[Snapshot]) -> None:
+            last[:] = found
+            width, height = output.console.size
+            live.update(table(found, width, height), refresh=True)
+
         with Live(console=output.console, auto_refresh=False) as live:
-            yield lambda found: live.update(table(found), refresh=True)
+            try:
+                yield redraw
+            finally:
+                live.update(table(last, output.console.width))  # shown whole, as it ends
         return
     told: dict[tuple[str, object], str] = {}
 
