@@ -140,8 +140,10 @@ def _nonsense(value: Any, flow: StepFlow) -> str:
     or_waits = f", or the state {flow.waiting!r} when it goes on elsewhere" if flow.waiting else ""
     shown = f" {value!r}" if type(value) in (bool, int, float) else ""
     done = f"None or {flow.says_done!r}" if flow.says_done else "None"
-    if isinstance(value, str) and value in states.STATES:
+    if isinstance(value, str) and value in {*states.STATES, states.DEPLOYDONE}:
         shown = f" {str(value)!r}"
+    if isinstance(value, states.StepStatus):
+        shown = ", which is what check_step() answers"
     return f"it returned {kind}{shown}; {_what(flow)} returns {done} when it is done{or_waits}"
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from deploysteps import exceptions, protocols, steps
@@ -38,11 +38,13 @@ from deploysteps.drivers.periodic import node_periodic
 __all__ = [
     "METRICS",
     "_",
+    "check_for_missing_params",
     "cleaning_error_handler",
     "deploying_error_handler",
     "exception",
     "get_async_step_return_state",
     "get_metrics_logger",
+    "is_ramdisk_disabled",
     "node_periodic",
     "node_power_action",
     "notify_conductor_resume_clean",
@@ -52,6 +54,7 @@ __all__ = [
     "require_exclusive_lock",
     "servicing_error_handler",
     "set_async_step_flags",
+    "step_error_handler",
 ]
 
 LOG = logging.getLogger(__name__)
@@ -154,6 +157,21 @@ cleaning_error_handler = _error_handler(steps.CLEAN)
 servicing_error_handler = _error_handler(steps.SERVICE)
 
 
+def step_error_handler(task: protocols.Task, logmsg: str, errmsg: str | None = None) -> None:
+    """Say that the current step, of whatever flow, failed; new drivers: ``task.fail_step(why)``.
+
+    :raises InvalidState: the node is in no flow.
+    """
+    _error_handler(current_flow(task.node))(task, logmsg, errmsg)
+
+
+def is_ramdisk_disabled(node: protocols.Node) -> bool:
+    """Tell whether a cleaning or a servicing does without the machine's agent."""
+    flow = steps.flow_of_state(node.provision_state)
+    key = flow.no_ramdisk if flow is not None else None
+    return bool(key and node.driver_internal_info.get(key))
+
+
 # --- power and locks ----------------------------------------------------------------
 
 
@@ -179,6 +197,24 @@ def require_exclusive_lock(function: Function) -> Function:
         return function(*args, **kwargs)
 
     return cast("Function", wrapper)
+
+
+# --- settings of a node -----------------------------------------------------------------
+
+
+def check_for_missing_params(
+    info_dict: Mapping[str, Any], error_msg: str, param_prefix: str = ""
+) -> None:
+    """Refuse what lacks some of its values.
+
+    :param info_dict: name -> value.
+    :param error_msg: what to say before the names.
+    :param param_prefix: what to put before each name, such as ``instance_info.``.
+    :raises MissingParameterValue: naming all that are empty.
+    """
+    missing = [f"{param_prefix}{name}" for name, value in info_dict.items() if not value]
+    if missing:
+        raise exceptions.MissingParameterValue(f"{error_msg}. Missing are: {missing}")
 
 
 # --- words and numbers ----------------------------------------------------------------

@@ -37,12 +37,16 @@ __all__ = [
     "AgentAPIError",
     "AgentConnectionFailed",
     "Conflict",
+    "ConsoleError",
+    "ConsoleSubprocessFailed",
     "DeployStepFailed",
     "DracOperationError",
     "DriverLoadError",
     "DriverNotFound",
     "DriverOperationError",
     "ExclusiveLockRequired",
+    "FailedToGetSensorData",
+    "FailedToParseSensorData",
     "HardwareInspectionFailure",
     "IPMIFailure",
     "IRMCOperationError",
@@ -72,6 +76,7 @@ __all__ = [
     "RedfishError",
     "StorageError",
     "UnsupportedDriverExtension",
+    "UnsupportedHardwareFeature",
     "VifAlreadyAttached",
     "VifNotAttached",
 ]
@@ -93,10 +98,32 @@ class AgentAPIError(DriverOperationError):
     )
 
 
+class ConsoleError(DeployStepsException):
+    """A console failed."""
+
+
+class ConsoleSubprocessFailed(ConsoleError):
+    """A console's program did not start."""
+
+    _msg_fmt = "Console subprocess failed to start. %(error)s"
+
+
 class DracOperationError(DriverOperationError):
     """A DRAC failed."""
 
     _msg_fmt = "DRAC operation failed. Reason: %(error)s"
+
+
+class FailedToGetSensorData(DeployStepsException):
+    """A machine's sensors could not be read."""
+
+    _msg_fmt = "Failed to get sensor data for node %(node)s. Error: %(error)s"
+
+
+class FailedToParseSensorData(DeployStepsException):
+    """What a machine's sensors told makes no sense."""
+
+    _msg_fmt = "Failed to parse sensor data for node %(node)s. Error: %(error)s"
 
 
 class HardwareInspectionFailure(DeployStepsException):
@@ -157,6 +184,15 @@ class StorageError(DeployStepsException):
     """A remote volume failed."""
 
     _msg_fmt = "Storage operation failure."
+
+
+class UnsupportedHardwareFeature(Invalid):
+    """A machine lacks what was asked of it."""
+
+    _msg_fmt = (
+        "Node %(node)s hardware does not support feature %(feature)s, which is required based upon "
+        "the requested configuration."
+    )
 
 
 class VifAlreadyAttached(Invalid):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import functools
+import inspect
 import types
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
@@ -199,7 +200,14 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
             raise flow.error(
                 f"the args of {interface}.{name} are a {type(args).__name__}, not a mapping"
             )
-        return getattr(self, name)(task, **(args or {}))
+        method, given = getattr(self, name), args or {}
+        misfit = _misfit(method, task, given)
+        if misfit:  # as when the plan is of another version of the driver
+            raise flow.error(
+                f"{interface} interface {type(self).__name__} does not take the arguments with "
+                f"which its {flow.name} step was planned: {misfit}"
+            )
+        return method(task, **given)
 
     def _require_type(self) -> str:
         if self.interface_type is None:
@@ -209,6 +217,19 @@ class BaseInterface(abc.ABC):  # noqa: B024 - so that a derived class may have a
                 f"interface_type to one of {', '.join(steps.INTERFACE_TYPES)}"
             )
         return self.interface_type
+
+
+def _misfit(method: Any, task: protocols.Task, args: Mapping[str, Any]) -> str | None:
+    """Return why a method cannot be called so, or None; no value is in the words."""
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return None  # it does not tell what it takes
+    try:
+        signature.bind(task, **args)
+    except TypeError as exc:
+        return str(exc)
+    return None
 
 
 def _check_type(cls: type[BaseInterface]) -> None:

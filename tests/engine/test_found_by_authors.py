@@ -151,3 +151,25 @@ def test_what_cannot_be_kept_fails_the_step_by_its_name(sqlite, start):
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
     assert node.last_error.startswith("vendor.keeps failed: node.driver_internal_info holds")
     assert "attempt 1, after" in node.last_error
+
+
+ANSWERS = {
+    states.StepStatus.DONE: "it returned StepStatus, which is what check_step() answers; a",
+    states.DEPLOYDONE: "it returned str 'deploy complete'",
+}
+
+
+@pytest.mark.parametrize("value", ANSWERS)
+def test_an_answer_from_elsewhere_is_told_as_what_it_is(sqlite, start, value):
+    """F74: what old drivers answer, and what check_step does."""
+
+    class Elsewhere(support.Vendor):
+        @base.deploy_step(priority=50)
+        def elsewhere(self, task):
+            return value
+
+    service = start(sqlite, vendor=Elsewhere)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    assert ANSWERS[value] in node.last_error

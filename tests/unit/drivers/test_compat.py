@@ -83,6 +83,37 @@ def test_an_error_handler_fails_the_step(name, flow):
         handler(task, "for the log", "for people")
 
 
+@pytest.mark.parametrize("flow", WAITING_FLOWS)
+def test_one_error_handler_serves_every_flow(flow):
+    task = testing.FakeTask(provision_state=flow.waiting)
+    compat.step_error_handler(task, "for the log", errmsg="for people")
+    assert task.events == [("fail_step", "for people")]
+    task.node.provision_state = flow.running
+    with pytest.raises(flow.error, match="for both"):
+        compat.step_error_handler(task, "for both")
+    task.node.provision_state = states.ACTIVE
+    with pytest.raises(exceptions.InvalidState):
+        compat.step_error_handler(task, "for the log")
+
+
+@pytest.mark.parametrize("flow", WAITING_FLOWS)
+def test_whether_there_is_a_ramdisk_is_told_of_the_nodes_flow(flow):
+    node = testing.FakeTask(provision_state=flow.running).node
+    assert not compat.is_ramdisk_disabled(node)
+    for other in WAITING_FLOWS:
+        if other.no_ramdisk:
+            node.set_driver_internal_info(other.no_ramdisk, True)
+    assert compat.is_ramdisk_disabled(node) is (flow is not steps.DEPLOY)
+    node.provision_state = states.ACTIVE
+    assert not compat.is_ramdisk_disabled(node)
+
+
+def test_what_is_missing_is_named():
+    compat.check_for_missing_params({"kernel": "k"}, "No image")
+    with pytest.raises(exceptions.MissingParameterValue, match=r"No image\. Missing.*'info\.disk'"):
+        compat.check_for_missing_params({"kernel": "k", "disk": ""}, "No image", "info.")
+
+
 def test_power_is_switched_through_the_task():
     task = testing.FakeTask()
     compat.node_power_action(task, states.REBOOT, timeout=5)

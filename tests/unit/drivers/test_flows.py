@@ -399,3 +399,30 @@ def test_the_fake_task_notes_progress_and_switches_power():
     alone = testing.FakeTask()
     alone.switch_power(states.POWER_ON)
     assert alone.node.power_state == states.POWER_ON
+
+
+@pytest.mark.parametrize("flow", [steps.DEPLOY, steps.CLEAN, steps.SERVICE])
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [({}, "missing a required argument: 'size'"), ({"size": 1, "old": "s3"}, "'old'")],
+)
+def test_a_plan_of_another_version_of_the_driver_is_refused_in_words(flow, args, why):
+    """F47: an argument is new, or gone, since the step was planned."""
+
+    class Newer(base.VendorInterface):
+        def get_properties(self):
+            return {}
+
+        def validate(self, task, method=None, **kwargs):
+            pass
+
+        @base.deploy_step(0, argsinfo=ARG)
+        @base.clean_step(0, argsinfo=ARG)
+        @base.service_step(argsinfo=ARG)
+        def resize(self, task, size):
+            raise AssertionError("it ran")
+
+    task = testing.FakeTask(Newer())
+    with pytest.raises(flow.error, match="Newer does not take the arguments.*planned") as told:
+        getattr(task.driver.vendor, flow.execute)(task, {"step": "resize", "args": args})
+    assert why in str(told.value) and "s3" not in str(told.value)
