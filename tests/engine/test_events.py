@@ -265,9 +265,9 @@ def test_a_writer_whose_clock_is_ahead_keeps_nothing_back(database):
         insert(database, connection=gone)
         transaction.rollback()
     insert(database, at=types.utcnow() + datetime.timedelta(hours=1))
-    database.idle_transaction_timeout = 0.2 - events._MARGIN
+    database.idle_transaction_timeout = 600
     assert events.settled(database, begun, 10) == []
-    time.sleep(0.3)
+    database.idle_transaction_timeout = -events._MARGIN
     assert ids(events.settled(database, begun, 10)) == [events.edges(database).newest]
 
 
@@ -282,7 +282,7 @@ def test_readers_beside_many_writers_miss_nothing(database):
     ]
     for thread in threads:
         thread.start()
-    seen, end = [], time.monotonic() + 30
+    seen, end = [], time.monotonic() + 120
     while len(seen) < 150 and time.monotonic() < end:
         found = events.settled(database, cursor, 40)
         seen += ids(found)

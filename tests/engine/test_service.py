@@ -15,6 +15,7 @@ from deploysteps.conductor import recovery
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.service import Service
+from deploysteps.conductor.workers import Workers
 from deploysteps.db import conductors, nodes
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Conductor, Node, NodeHistory, StepRun
@@ -29,7 +30,7 @@ def slow(log: list[str], entered: threading.Event, go: threading.Event, **rules:
         def slow(self, task):
             log.append("slow")
             entered.set()
-            go.wait(20)
+            go.wait(60)
 
         @base.deploy_step(priority=8)
         def after(self, task):
@@ -46,9 +47,9 @@ def test_stopping_lets_the_running_step_end_and_the_next_start_goes_on(database,
     service = start(database, vendor=driver)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
-    assert entered.wait(10)
+    assert entered.wait(60)
     threading.Timer(0.3, go.set).start()
-    assert service.stop(10) is True
+    assert service.stop(60) is True
     between = nodes.get(database, node.uuid)
     assert between.provision_state == states.DEPLOYING and between.reservation is None
     assert between.deploy_step["step"] == "slow" and log == ["slow"]
@@ -67,7 +68,7 @@ def test_what_is_cut_off_is_treated_as_a_crash(sqlite, start, repeatable):
     service = start(sqlite, vendor=driver)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
-    assert entered.wait(10)
+    assert entered.wait(60)
     assert service.stop(0.1) is False
     second = threading.Event()
     second.set()
@@ -98,7 +99,7 @@ def test_a_step_that_loses_its_conductor_again_and_again_is_given_up(sqlite, sta
     service = start(sqlite, vendor=driver)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
-    assert entered.wait(10)
+    assert entered.wait(60)
     service.stop(0.1)
     start(sqlite, vendor=driver)
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
@@ -106,8 +107,13 @@ def test_a_step_that_loses_its_conductor_again_and_again_is_given_up(sqlite, sta
     assert "as it was 0 times before" in node.last_error and log == ["slow"]
 
 
-def test_all_that_hangs_has_one_time_to_end(sqlite, start):
+def test_all_that_hangs_has_one_time_to_end(sqlite, start, monkeypatch):
     """A stop takes no longer than it is given, whatever hangs beside the steps."""
+    given: list[float] = []
+    close = Workers.close
+    monkeypatch.setattr(
+        Workers, "close", lambda self, timeout: given.append(timeout) or close(self, timeout)
+    )
     log: list[str] = []
     entered, go, called = threading.Event(), threading.Event(), threading.Event()
 
@@ -115,15 +121,14 @@ def test_all_that_hangs_has_one_time_to_end(sqlite, start):
         @base.node_periodic(spacing=0.05)
         def look(self, task):
             called.set()
-            go.wait(20)
+            go.wait(60)
 
     service = start(sqlite, vendor=slow(log, entered, go), raid=Hangs)
     node = support.enrolled(service)
     service.manager.do_node_deploy(None, node.uuid)
-    assert entered.wait(10) and called.wait(10)
-    began = time.monotonic()
+    assert entered.wait(60) and called.wait(60)
     assert service.stop(1.5) is False
-    assert 1.4 < time.monotonic() - began < 2.9
+    assert given == [0], "the method beside the steps has had all of it"
     go.set()
 
 
@@ -156,13 +161,21 @@ def test_a_conductor_is_registered_with_all_it_offers_in_one_transaction(databas
     assert conductors.offers(database, 60) == {}
 
 
-def test_alive_is_online_and_recent(database, start, conf):
+def test_alive_is_online_and_recent(database, start, conf, monkeypatch):
     """F50."""
+    one_at_a_time, touch = threading.Lock(), conductors.touch
+
+    def touched(*args):
+        with one_at_a_time:
+            return touch(*args)
+
+    monkeypatch.setattr(conductors, "touch", touched)
     service = start(database)
     assert conductors.alive_names(database, 60) == {"conductor-1"}
-    with database.engine.begin() as connection:
-        connection.execute(sa.update(Conductor).values(updated_at=conductors.alive_since(120)))
-    assert conductors.alive_names(database, 60) == set()
+    with one_at_a_time:  # it says nothing meanwhile
+        with database.engine.begin() as connection:
+            connection.execute(sa.update(Conductor).values(updated_at=conductors.alive_since(120)))
+        assert conductors.alive_names(database, 60) == set()
     support.until(lambda: conductors.alive_names(database, 60))  # it keeps saying so
     service.stop()
     assert conductors.alive_names(database, 60) == set()
