@@ -25,6 +25,13 @@ _LONGEST = 4096
 _RETRY_AFTER = (2, 10)
 """Seconds; drawn anew for each answer, so that those refused together do not return together."""
 
+_OF_THE_DATABASE: dict[type[Exception], str] = {
+    exceptions.DatabaseUnavailable: "The database does not answer; try again.",
+    exceptions.DatabaseFull: "The database has no room for it; nothing was changed. Its disk is "
+    "full, or its share of it: make room, and try again.",
+}
+"""What is told instead of the database's own words, which have names and addresses."""
+
 
 class VersionNotAcceptable(exceptions.NotAcceptable):
     """The version header asks for what this server does not have."""
@@ -110,9 +117,9 @@ def _ours(
     if isinstance(exc, Unauthorized):
         resp.set_header("WWW-Authenticate", exc.challenge)
     text = exc.message
-    if type(exc) is exceptions.DatabaseUnavailable:  # its words have names and addresses
+    if type(exc) in _OF_THE_DATABASE:
         LOG.warning("%s: %s", call.of(req).request_id, secrets.masked_urls(text))
-        text = "The database does not answer; try again."
+        text = _OF_THE_DATABASE[type(exc)]
     _fault(resp, exc.code, secrets.masked_urls(text))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 from oslo_config import cfg, generator
@@ -10,6 +12,7 @@ from oslo_config import cfg, generator
 from deploysteps import conf
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
+from deploysteps.cli.output import clean
 
 
 @click.group(cls=Group)
@@ -36,6 +39,17 @@ def sample(state: State) -> None:
     generator.generate(options, sys.stdout)
 
 
+def refuse_all(problems: Sequence[str]) -> NoReturn:
+    """End because of several things that are wrong in what is configured, a line for each.
+
+    :raises CommandError: with the last of them.
+    """
+    *others, last = problems
+    for one in others:
+        click.echo(f"Error: {clean(one)}", err=True)
+    raise CommandError(last, ExitCode.CONFIGURATION)
+
+
 def _try_all(settings: cfg.ConfigOpts) -> None:
     """Read what a service reads at its start.
 
@@ -60,9 +74,10 @@ def check(state: State) -> None:
     a database of a kind that is not known. No database is connected to.
     """
     settings = conf.setup(config_files=state.config_files)
-    conf.check(settings)
-    _try_all(settings)
     strange = conf.unknown(settings)
+    if bad := conf.problems(settings):
+        refuse_all([*bad, *strange])
+    _try_all(settings)
     files = list(settings.config_file or ())
     state.output.report(
         f"read {', '.join(files) or 'no file, only defaults and the environment'}; "
@@ -70,4 +85,4 @@ def check(state: State) -> None:
         {"files": files, "unknown": strange},
     )
     if strange:
-        raise CommandError("; ".join(strange), ExitCode.CONFIGURATION)
+        refuse_all(strange)

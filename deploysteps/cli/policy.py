@@ -13,7 +13,7 @@ from deploysteps import conf, reserved, texts
 from deploysteps.access.enforcer import Enforcer
 from deploysteps.access.rules import STEP, list_rules
 from deploysteps.cli.app import Group, State, pass_state
-from deploysteps.cli.errors import CommandError, ExitCode
+from deploysteps.cli.config import refuse_all
 
 
 @click.group(cls=Group)
@@ -64,7 +64,7 @@ def check(state: State) -> None:
         {"set": changed, "without_effect": strange, "warnings": warnings},
     )
     if strange:
-        raise CommandError("; ".join(strange), ExitCode.CONFIGURATION)
+        refuse_all(strange)
 
 
 def _no_steps(settings: cfg.ConfigOpts, changed: Sequence[str]) -> tuple[list[str], bool]:

@@ -26,9 +26,18 @@ from deploysteps.conf import (
     proxy,
     webhooks,
 )
-from deploysteps.conf.checks import check, unknown
+from deploysteps.conf.checks import check, problems, unknown
 
-__all__ = ["CONF", "check", "default_files", "list_opts", "register", "setup", "unknown"]
+__all__ = [
+    "CONF",
+    "check",
+    "default_files",
+    "list_opts",
+    "problems",
+    "register",
+    "setup",
+    "unknown",
+]
 
 CONF = cfg.ConfigOpts()
 """The options of this process; :func:`setup` fills them."""

@@ -7,6 +7,7 @@ would pass the start and fail the first request.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from oslo_config import cfg
@@ -17,6 +18,10 @@ from deploysteps.conf.events import EVENT_TYPES
 from deploysteps.conf.types import HttpAddress
 
 _LEAST_SECRET = 16
+_NO_NUMBER = re.compile(
+    r"^(?:invalid literal for int\(\) with base 10|could not convert string to float): (.*)$"
+)
+"""Python's own words, which oslo.config passes on."""
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -25,11 +30,14 @@ def check(conf: cfg.ConfigOpts) -> None:
     :raises ConfigurationError: naming every bad option, what is wrong with it
         and what it takes; no secret value is told.
     """
-    problems = [why for group, opt in _options(conf) if (why := _problem(conf, group, opt))]
-    if not problems:
-        problems = list(_contradictions(conf))
-    if problems:
-        raise exceptions.ConfigurationError("; ".join(problems))
+    if found := problems(conf):
+        raise exceptions.ConfigurationError("; ".join(found))
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """Return a line for each bad option or, when there is none, for each contradiction."""
+    bad = [why for group, opt in _options(conf) if (why := _problem(conf, group, opt))]
+    return bad or list(_contradictions(conf))
 
 
 def unknown(conf: cfg.ConfigOpts) -> list[str]:
@@ -53,7 +61,7 @@ def _problem(conf: cfg.ConfigOpts, group: str | None, opt: cfg.Opt) -> str | Non
     except (cfg.Error, ValueError) as exc:
         # oslo.config wraps the type's own complaint, in words that tell the place; so do we.
         cause = exc.__context__ if isinstance(exc, cfg.ConfigSourceValueError) else None
-        reason = str(cause or exc)
+        reason = _NO_NUMBER.sub(r"\1 is no number", str(cause or exc))
     else:
         if value is not None or opt.default is None:
             return None

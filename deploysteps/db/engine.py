@@ -269,7 +269,8 @@ class Database:
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
                 if self.dialect == "sqlite" or time.monotonic() >= until:
                     raise exceptions.DatabaseUnavailable(
-                        f"cannot use the database {self.place}: {reason_of(exc)}"
+                        f"[database] connection: cannot use the database {self.place}: "
+                        f"{reason_of(exc)}"
                     ) from exc
                 if not told:
                     tell(

@@ -66,9 +66,11 @@ def has_no_room(exc: BaseException) -> bool:
 def raise_unavailable(exc: BaseException) -> None:
     """Tell that the database is away, or takes nothing, if that is what an error says.
 
-    :raises DatabaseUnavailable: it does.
+    :raises DatabaseUnavailable: it does; :class:`DatabaseFull` when it has no room.
     """
-    if is_transient(exc) or has_no_room(exc):
+    if has_no_room(exc):
+        raise exceptions.DatabaseFull(reason=reason_of(exc)) from exc
+    if is_transient(exc):
         raise exceptions.DatabaseUnavailable(reason=reason_of(exc)) from exc
 
 

@@ -64,6 +64,12 @@ class DatabaseUnavailable(DeployStepsException):
     code = 503
 
 
+class DatabaseFull(DatabaseUnavailable):
+    """The database answers, and has no room for what is to be written."""
+
+    _msg_fmt = "The database has no room: %(reason)s"
+
+
 class DatabaseVersionError(DeployStepsException):
     """The schema is older, newer or unknown, and the message says what to run."""
 

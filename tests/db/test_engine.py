@@ -136,6 +136,12 @@ def test_a_server_that_comes_up_late_is_used(url, monkeypatch):
     database.dispose()
 
 
+def test_a_database_that_cannot_be_used_is_told_with_its_setting():
+    database = Database("postgresql+psycopg://nobody@127.0.0.1:1/x", connect_wait=0)
+    with pytest.raises(exceptions.DatabaseUnavailable, match=r"^\[database\] connection: "):
+        database.wait_ready(print)
+
+
 def test_a_file_that_cannot_be_used(tmp_path):
     def refusal(url, kind=exceptions.DatabaseUnavailable):
         with pytest.raises(kind) as told:
@@ -364,7 +370,7 @@ def test_a_server_without_room_is_known_by_its_code(database, pauses):
         for statement in FULL[database.dialect]:
             connection.exec_driver_sql(statement)
 
-    with pytest.raises(exceptions.DatabaseUnavailable, match="is full|kein Platz"):
+    with pytest.raises(exceptions.DatabaseFull, match="is full|kein Platz"):
         database.write(work)
     assert database.is_full and pauses == []
     database.write(lambda c: c.exec_driver_sql("SELECT 1") and None)

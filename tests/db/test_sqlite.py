@@ -191,7 +191,7 @@ def test_a_full_disk_is_told_as_a_database_that_takes_nothing(sqlite, make):
         sqlite.engine, "connect", lambda raw, _: raw.execute(f"PRAGMA max_page_count = {most[0]}")
     )
     large = {"x": "y" * 100_000}
-    with pytest.raises(exceptions.DatabaseUnavailable, match="disk is full"):
+    with pytest.raises(exceptions.DatabaseFull, match="disk is full"):
         make(sqlite, name="b", extra=large)
     assert sqlite.is_full and [node.name for node in nodes.listing(sqlite)] == ["a"]
     most[0] = 10**6

@@ -259,6 +259,21 @@ def test_an_option_in_the_wrong_group_is_told_with_its_group(failing_last, run, 
     assert "did you mean [DEFAULT] auth_strategy?" in ended.stderr
 
 
+def test_config_check_tells_all_that_is_wrong_at_once_a_line_for_each(run, tmp_path):
+    path = tmp_path / "c.conf"
+    path.write_text(
+        "[conductor]\nworkers_pool_size = lots\nautomated_clean = maybe\n[databse]\na = b\n"
+    )
+    ended = run("--config-file", str(path), "config", "check")
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    told = ended.stderr.splitlines()
+    assert len(told) == 3 and all(line.startswith("Error: ") for line in told)
+    assert "Error: [conductor] workers_pool_size: 'lots' is no number; allowed: integer" in (
+        ended.stderr
+    )
+    assert told[2].endswith("did you mean database?")
+
+
 def test_an_address_of_a_webhook_says_what_it_begins_with(run, tmp_path):
     path = tmp_path / "c.conf"
     path.write_text("[webhooks]\nurl = localhost:99\nsecret = 0123456789abcdef\n")
