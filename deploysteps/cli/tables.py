@@ -27,24 +27,31 @@ _HEADING = 6
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], width: int) -> Group | Table:
     """Return rows for a terminal that is ``width`` wide."""
     cells = [[clean(cell) for cell in row] for row in rows]
-    widest = [max((cell_len(row[i]) for row in cells), default=0) for i in range(len(columns))]
+    sizes = [sorted(cell_len(row[i]) for row in cells) or [0] for i in range(len(columns))]
+    widest, usual = [found[-1] for found in sizes], list(map(_usual, sizes))
     kept = list(range(len(columns)))
     while True:
-        for heading in (10_000, _HEADING):
-            widths = {i: max(widest[i], min(len(columns[i]), heading)) for i in kept}
-            if sum(widths.values()) + _GAP * (len(kept) - 1) <= width:
-                return _lines(columns, cells, widths)
-        long = [i for i in kept if widest[i] >= _LONG or columns[i] == "note"]
+        for cell_widths in (widest, usual):
+            for heading in (10_000, _HEADING):
+                widths = {i: max(cell_widths[i], min(len(columns[i]), heading)) for i in kept}
+                if sum(widths.values()) + _GAP * (len(kept) - 1) <= width:
+                    return _lines(columns, cells, widths)
         if len(columns) <= 2:
             return _folded(columns, cells)
+        long = [i for i in kept if usual[i] >= _LONG or columns[i] == "note"]
         if not long:
             return _lines(columns, cells, {kept[0]: min(widths[kept[0]], width)})
-        kept.remove(max(long, key=lambda i: widest[i]))
+        kept.remove(max(long, key=lambda i: usual[i]))
+
+
+def _usual(sizes: Sequence[int]) -> int:
+    """Return the width that nine of ten cells have room in, if few others need much more."""
+    most = sizes[(len(sizes) - 1) * 9 // 10]
+    return most if sizes[-1] >= _LONG else sizes[-1]
 
 
 def _lines(columns: Sequence[str], cells: Sequence[Sequence[str]], widths: dict[int, int]) -> Group:
-    """Return a table of the columns that have a width; the others stand below their rows."""
-    below = [i for i in range(len(columns)) if i not in widths]
+    """Return a table of the columns that have a width; what has no room stands below its row."""
     heads = (_shortened(columns[i], width) for i, width in widths.items())
     rule = "─" * (sum(widths.values()) + _GAP * (len(widths) - 1))
     shown: list[Text | Padding] = [
@@ -52,11 +59,12 @@ def _lines(columns: Sequence[str], cells: Sequence[Sequence[str]], widths: dict[
         Text(rule, style="dim"),
     ]
     for row in cells:
-        shown.append(_joined([_padded(row[i], width) for i, width in widths.items()]))
+        below = [i for i, cell in enumerate(row) if cell_len(cell) > widths.get(i, 0)]
+        inline = (("…" if i in below else row[i], width) for i, width in widths.items())
+        shown.append(_joined([_padded(cell, width) for cell, width in inline]))
         for i in below:
-            if row[i]:
-                told = Text.assemble((f"{columns[i]}: ", "dim"), styled(row[i]))
-                shown.append(Padding(told, (0, 0, 0, 2)))
+            told = Text.assemble((f"{columns[i]}: ", "dim"), styled(row[i]))
+            shown.append(Padding(told, (0, 0, 0, 2)))
     return Group(*shown)
 
 

@@ -37,6 +37,14 @@ def test_in_eighty_columns_a_uuid_stays_whole_below_its_row():
     assert below == f"  uuid: {UUID}"
 
 
+def test_one_long_name_does_not_push_the_others_below():
+    rows = [("u", f"node-{i}", "driver", "active", "power on", False) for i in range(20)]
+    rows[3] = ("u", "n" * 60, *rows[3][2:])
+    lines = drawn(COLUMNS, rows, 80)
+    assert len(lines) == 2 + 20 + 1 and lines[2].split()[1] == "node-0"
+    assert lines[5].split()[:2] == ["u", "…"] and lines[6] == f"  name: {'n' * 60}"
+
+
 def test_the_reason_of_a_failure_is_never_cut_off():
     why = "deploy.deploy failed: " + "because " * 30 + "of the fan"
     told = drawn(("uuid", "flow", "note"), [(UUID, "deploy", why), (UUID, "clean", "")], 80)
