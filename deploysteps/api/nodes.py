@@ -18,6 +18,7 @@ from deploysteps.api import (
     bulk,
     call,
     changes,
+    network_data,
     offers,
     paging,
     patch,
@@ -63,6 +64,14 @@ _LIST = Operation(
 
 class _Nodes(call.Resource):
     """What the resources of nodes share."""
+
+    def __init__(self, services: call.Services) -> None:
+        """Read by what ``network_data`` is checked.
+
+        :raises ConfigurationError: it cannot be.
+        """
+        super().__init__(services)
+        self._network_data = network_data.Checker(services.conf)
 
     def shown(
         self, req: falcon.Request, fields: Sequence[str], found: Sequence[Node]
@@ -233,6 +242,7 @@ class Nodes(_NodeList):
         """Create a node: ``available`` before 1.11, ``enroll`` from then on."""
         Query(req).finish()
         values = changes.new(self, req, _KIND)
+        self._network_data.check(values)
         permits.node_to_create(req, values)
         permits.parent_of(req, self.database, values, values.get("owner"))
         enrolled = call.version(req) >= versions.ENROLL
@@ -288,6 +298,7 @@ class OneNode(_Nodes):
         body = bodies.read(req, self.conf)
         permits.node_to_change(req, item, patch.parse(body))
         values = changes.of(self, req, item, _KIND, body)
+        self._network_data.check(values)
         permits.parent_of(req, self.database, values, values.get("owner", item.owner))
         if reset and "driver" not in values:
             raise exceptions.Invalid(

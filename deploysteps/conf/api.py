@@ -54,6 +54,14 @@ OPTS: list[cfg.Opt] = [
             "who are not named; those are admins without it."
         ),
     ),
+    cfg.StrOpt(
+        "network_data_schema",
+        help=(
+            "A file with a JSON schema that network_data of nodes follows. Unset: links, networks "
+            "and services as in a metadata service's network_data.json. A schema that names no "
+            "draft is taken to be of draft 4. Read at start."
+        ),
+    ),
     cfg.ListOpt(
         "allowed_hosts",
         default=[],
