@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy as sa
+
 from deploysteps import exceptions, states
 from deploysteps.conductor.service import Service
-from deploysteps.db import nodes, runs
+from deploysteps.db import nodes, runs, types
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node, StepAttempt, StepRun
 from deploysteps.drivers import base, discovery, fake, hardware_type
@@ -80,12 +83,12 @@ def _mac(number: int) -> str:
 
 def token(service: Service, node: Node) -> str:
     """Look the node up as its agent does, and return the agent's token."""
-    return _agents(lambda: service.manager.lookup(None, [], node.uuid)[1])
+    return retried(lambda: service.manager.lookup(None, [], node.uuid)[1])
 
 
-def _agents(call: Callable[[], Any]) -> Any:
-    """Call, again while the node is locked, as agents do."""
-    until = time.monotonic() + 10
+def retried(call: Callable[[], Any]) -> Any:
+    """Call, again while the node is locked: one that waits is looked at now and then."""
+    until = time.monotonic() + 60
     while True:
         try:
             return call()
@@ -99,7 +102,7 @@ def beat(
     service: Service, node: Node, token: str, *, callback_url: str = CALLBACK, **more: Any
 ) -> None:
     """Send a heartbeat; one that is refused as locked is sent again, as agents do."""
-    _agents(
+    retried(
         lambda: service.manager.heartbeat(
             None, node.uuid, callback_url, agent_token=token, agent_version="1", **more
         )
@@ -107,7 +110,7 @@ def beat(
 
 
 def settle(
-    database: Database, ident: str | int, *wanted: str, timeout: float = 15, locked: bool = False
+    database: Database, ident: str | int, *wanted: str, timeout: float = 60, locked: bool = False
 ) -> Node:
     """Wait until the node is in one of these states and (unless said so) unlocked."""
     until = time.monotonic() + timeout
@@ -123,13 +126,43 @@ def settle(
         time.sleep(0.01)
 
 
-def until(condition: Callable[[], Any], timeout: float = 15) -> Any:
+def until(condition: Callable[[], Any], timeout: float = 60) -> Any:
     """Wait until a condition holds, and return its value."""
     end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, "it did not become true in time"
         time.sleep(0.01)
     return value
+
+
+def age(database: Database, node: Node, seconds: float, *, heard: bool = True) -> None:
+    """Make what waits on a node begin that much earlier.
+
+    :param heard: the last beat of its agent came no later either.
+    """
+    earlier = types.utcnow() - datetime.timedelta(seconds=seconds)
+    beat = {"agent_last_heartbeat": earlier} if heard else {}
+    _change_wait(database, node, {"waiting_since": earlier, "due_at": earlier}, beat)
+
+
+def let_limit_pass(database: Database, node: Node) -> None:
+    """Make what waits on a node begin so early that its limit is over."""
+    waits, past = attempts(database, node)[-1], types.utcnow() - datetime.timedelta(seconds=1)
+    since = past - (waits.deadline_at - waits.waiting_since)
+    _change_wait(database, node, {"waiting_since": since, "due_at": past, "deadline_at": past}, {})
+
+
+def _change_wait(
+    database: Database, node: Node, values: dict[str, Any], of_node: dict[str, Any]
+) -> None:
+    """Change both at once: a clock may look at what is due the moment that it is."""
+    waits = sa.update(StepAttempt).where(
+        StepAttempt.node_id == node.id, StepAttempt.state == "waiting"
+    )
+    with database.engine.begin() as connection:
+        if of_node:
+            connection.execute(sa.update(Node).where(Node.id == node.id).values(of_node))
+        assert connection.execute(waits.values(values)).rowcount == 1
 
 
 def last_run(database: Database, node: Node, flow: str | None = None) -> StepRun:

@@ -6,11 +6,13 @@ executed twice that did not say it may be.
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from deploysteps.cli.client import node_path
+from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.cli.local_service import LocalService
 from tests import support
 from tests.agent.fake_agent import FakeAgent, runs_for, says, step
@@ -28,11 +30,23 @@ SETTINGS = {
 }
 
 
+def _retried(call):
+    def answered():
+        try:
+            return call() or True
+        except CommandError as exc:
+            assert exc.code == ExitCode.CONFLICT, exc
+            return None
+
+    return support.until(answered)
+
+
 class Running:
     """A service with one node, and the agent of its machine."""
 
     def __init__(self, service: LocalService, agent: FakeAgent) -> None:
         self.service, self.agent, self.client = service, agent, service.client
+        self.booted = threading.Event()
 
     def begin(self) -> None:
         """Deploy until the agent has booted."""
@@ -50,12 +64,22 @@ class Running:
             self.settle(state)
         self.ask("active")
         self.settle("wait call-back")
-        found = self.client.get("/v1/lookup", node_uuid=uuid)
+        self.boot()
+
+    def boot(self) -> None:
+        """Look the node up and beat, again while it is locked, as agents do."""
+        uuid = self.node["uuid"]
+        found = _retried(lambda: self.client.get("/v1/lookup", node_uuid=uuid))
         self.agent.reboot(found["config"]["agent_token"])
-        self.client.post(
-            f"/v1/heartbeat/{uuid}",
-            {"callback_url": self.agent.url, "agent_token": self.agent.token},
-        )
+        body = {"callback_url": self.agent.url, "agent_token": self.agent.token}
+        self.booted.clear()
+        _retried(lambda: self.client.post(f"/v1/heartbeat/{uuid}", body))
+        self.booted.set()
+
+    def kill(self) -> None:
+        """Kill the service, but not before the beat that brought it to that was answered."""
+        assert self.booted.wait(60)
+        self.service.kill()
 
     @property
     def node(self):
@@ -105,7 +129,7 @@ def test_killed_when_the_agent_has_begun_and_the_conductor_does_not_know(running
     """Between the command and the write that the step waits: the command is found, not repeated."""
 
     def begun(command):
-        running.service.kill()
+        running.kill()
         runs_for(seconds)(command)
 
     running.agent.on["mark"] = begun
@@ -119,7 +143,7 @@ def test_killed_when_the_agent_has_begun_and_the_conductor_does_not_know(running
 
 def test_killed_before_the_agent_was_told(running):
     """The agent lists no command: a step that is not repeatable fails, and says why."""
-    running.agent.before["POST deploy.execute_deploy_step"] = running.service.kill
+    running.agent.before["POST deploy.execute_deploy_step"] = running.kill
     running.begin()
     support.until(lambda: running.service.pid is None)
     running.agent.before.clear()
@@ -132,7 +156,7 @@ def test_killed_before_the_agent_was_told(running):
 
 def test_killed_before_the_agent_was_told_of_a_step_that_may_be_repeated(running):
     running.agent.steps = [step("mark", 90, repeatable=True)]
-    running.agent.before["POST deploy.execute_deploy_step"] = running.service.kill
+    running.agent.before["POST deploy.execute_deploy_step"] = running.kill
     running.begin()
     support.until(lambda: running.service.pid is None)
     running.agent.before.clear()
@@ -145,7 +169,7 @@ def test_killed_before_the_agent_was_told_of_a_step_that_may_be_repeated(running
 
 def test_killed_and_the_agent_cannot_be_asked_at_once(running):
     """Whether the step goes on is found out when the agent answers again."""
-    running.agent.on["mark"] = lambda command: running.service.kill()
+    running.agent.on["mark"] = lambda command: running.kill()
     running.begin()
     support.until(lambda: running.service.pid is None)
     running.agent.broken_paths["GET list"] = "503"
@@ -168,10 +192,6 @@ def test_killed_while_the_machine_reboots_for_a_step(running):
     )
     running.service.kill()
     running.service.start()
-    uuid = running.node["uuid"]
-    found = running.client.get("/v1/lookup", node_uuid=uuid)
-    running.agent.reboot(found["config"]["agent_token"])
-    body = {"callback_url": running.agent.url, "agent_token": running.agent.token}
-    running.client.post(f"/v1/heartbeat/{uuid}", body)
+    running.boot()
     running.settle("active")
     assert ("mark", 1, "success") in running.attempts()

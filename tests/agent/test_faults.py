@@ -109,14 +109,14 @@ def test_a_list_that_is_broken_for_good_is_in_nobodys_way(machine):
 
 def test_an_agent_that_is_gone_in_the_middle_is_given_its_time(machine, conf, silence):
     """An agent that does not answer fails the step when it has been silent for too long."""
-    conf.set_override("deploy_callback_timeout", 1.5, group="conductor")
-    silence(1.5)
     m = machine(step("slow", 90))
     m.agent.on["slow"] = says("RUNNING")
     m.deploy()
     m.boot()
     m.until_step("slow")
     m.agent.stop()
+    conf.set_override("deploy_callback_timeout", 1.5, group="conductor")
+    silence(1.5)
     node = m.settle(states.DEPLOYFAIL, states.DEPLOYFAIL)
     assert "deploy_callback_timeout" in node.last_error and node.deploy_step["step"] == "slow"
 
@@ -337,20 +337,19 @@ def test_the_token_goes_with_every_loss_of_the_agent(machine, conf, event):
     m.until_step("slow")
     old, manager = m.agent.token, m.service.manager
     if event == "already off":
-        m.service.manager.change_node_power_state(None, m.uuid, states.POWER_OFF)
+        support.retried(lambda: manager.change_node_power_state(None, m.uuid, states.POWER_OFF))
         support.until(lambda: m.node.reservation is None and m.node.power_state == "power off")
         m.boot()  # as the node has it, it is off; who knows who pressed the button
         old = m.agent.token
     if event in ("power off", "already off", "reboot"):
         target = states.REBOOT if event == "reboot" else states.POWER_OFF
-        manager.change_node_power_state(None, m.uuid, target)
+        support.retried(lambda: manager.change_node_power_state(None, m.uuid, target))
         support.until(lambda: m.node.reservation is None and m.node.target_power_state is None)
     elif event == "abort":
         manager.do_provisioning_action(None, m.uuid, "abort")
         m.settle(states.DEPLOYFAIL)
     elif event == "timeout":
         conf.set_override("deploy_callback_timeout", 0.5, group="conductor")
-        m.beat()
         m.settle(states.DEPLOYFAIL)
     else:
         m.agent.commands[-1].status = "FAILED"

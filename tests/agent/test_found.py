@@ -300,15 +300,17 @@ def test_an_address_with_signs_that_cannot_be_printed_is_refused(machine, sign):
 @pytest.mark.parametrize("status", ["RUNNING", "FOO"])
 def test_an_agent_that_always_goes_on_is_given_up(machine, conf, status):
     """F36: also while it beats."""
-    conf.set_override("agent_step_timeout", 1, group="conductor")
+    conf.set_override("agent_step_timeout", 600, group="conductor")
     m = machine()
     m.agent.on["mark"] = says(status)
     m.deploy()
     m.boot()
     m.until_step("mark")
     m.beat()
+    m.until_step("mark")
+    support.let_limit_pass(m.database, m.node)
     node = m.settle(states.DEPLOYFAIL)
-    assert "it waited longer than its limit of 1 s for the machine's agent" in node.last_error
+    assert "it waited longer than its limit of 600 s for the machine's agent" in node.last_error
 
 
 # --- what must not happen twice ------------------------------------------------------------
@@ -356,7 +358,7 @@ def lost_in_another_boot(machine, **more):
         )
     )
     ran = len(m.agent.executed)
-    m.service.manager.change_node_power_state(None, m.uuid, states.REBOOT)
+    support.retried(lambda: m.service.manager.change_node_power_state(None, m.uuid, states.REBOOT))
     support.until(lambda: not m.node.agent_secret_token and m.node.reservation is None)
     m.agent.broken_paths, m.agent.on = {}, {}
     m.boot()
@@ -416,7 +418,7 @@ def places(number, *, silent=False):
         try:
             with share.room(asked(silent=silent)):
                 held.set()
-                free.wait(30)
+                free.wait(60)
         except exceptions.StepNotReady as exc:
             failed.append(exc)
             held.set()
@@ -506,7 +508,7 @@ def test_many_that_hang_do_not_hold_up_one_that_does_not(machine, small_pool, co
             support.beat(m.service, node, support.token(m.service, node), callback_url=url)
         m.boot()
         began = time.monotonic()
-        m.settle(states.ACTIVE, timeout=60)
+        m.settle(states.ACTIVE)
         took = time.monotonic() - began
         assert m.agent.executed == names
         for node in others:
@@ -587,9 +589,9 @@ def test_a_machine_forges_no_lines_and_commands_no_terminal(machine):
     logging.getLogger("deploysteps").addHandler(handler)
     try:
         node = m.run(ends=states.DEPLOYFAIL)
+        support.until(lambda: any(forged in line for line in list(lines)))  # once it is written
     finally:
         logging.getLogger("deploysteps").removeHandler(handler)
-    assert any(forged in line for line in lines)
     assert not any(line.startswith("2026") for line in lines), lines
     for text in [node.last_error, json.dumps(m.evidence("mark"), ensure_ascii=False), *lines]:
         assert not set(text) & set("\x1b\x07\r\u202e")

@@ -118,6 +118,7 @@ def test_a_run_is_counted_and_secrets_are_in_no_label(conf, start, sqlite):
     node = support.enrolled(service, driver_info={"ipmi_password": "hunter2-secret"})
     service.manager.do_node_deploy(None, node.uuid)
     support.settle(sqlite, node.uuid, states.ACTIVE)
+    support.until(lambda: service.runtime.workers.busy == 0)  # counted once it is written
     now = shown(api)
 
     def more(name, **labels):
@@ -177,7 +178,7 @@ def test_a_scrape_while_another_waits_for_the_database_does_not_wait(api, monkey
     monkeypatch.setattr(metrics.rows, "found", found)
     slow = threading.Thread(target=shown, args=(api,))
     slow.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     shown(api)
     assert slow.is_alive(), "it has waited for the other"
     go.set()
