@@ -32,9 +32,11 @@ from deploysteps.drivers.interfaces import (
 )
 from deploysteps.drivers.passthru import driver_passthru, passthru
 from deploysteps.drivers.periodic import node_periodic
+from deploysteps.drivers.raid_schema import RAID_APPLY_CONFIGURATION_ARGSINFO
 
 __all__ = [
     "INTERFACES",
+    "RAID_APPLY_CONFIGURATION_ARGSINFO",
     "BIOSInterface",
     "BaseInterface",
     "BootInterface",

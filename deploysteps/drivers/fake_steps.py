@@ -249,17 +249,10 @@ class FakeBIOS(Fake, interfaces.BIOSInterface):
         task.keep_bios_settings([*known, *others])
 
 
-_VOLUMES = {
-    "create_root_volume": _argument("make the root volume", schema={"type": "boolean"}),
-    "create_nonroot_volumes": _argument("make the others", schema={"type": "boolean"}),
-    "delete_existing": _argument("remove what is there", schema={"type": "boolean"}),
-}
-
-
 class FakeRAID(Fake, interfaces.RAIDInterface):
     """Logical disks that are kept with the node."""
 
-    @on_request(_VOLUMES)
+    @on_request(raid_schema.VOLUMES)
     def create_configuration(
         self,
         task: protocols.Task,
@@ -281,14 +274,7 @@ class FakeRAID(Fake, interfaces.RAIDInterface):
             task, wanted, create_root_volume, create_nonroot_volumes, delete_existing
         )
 
-    @on_request(
-        {
-            "raid_config": _argument(
-                "the logical disks to make", required=True, schema=raid_schema.SCHEMA
-            ),
-            **_VOLUMES,
-        },
-    )
+    @on_request(raid_schema.RAID_APPLY_CONFIGURATION_ARGSINFO)
     def apply_configuration(
         self,
         task: protocols.Task,

@@ -67,6 +67,26 @@ SCHEMA: dict[str, Any] = {
 }
 """Of ``target_raid_config`` and of the argument ``raid_config``."""
 
+VOLUMES: dict[str, dict[str, Any]] = {
+    "create_root_volume": {
+        "description": "make the root volume",
+        "schema": {"type": "boolean"},
+    },
+    "create_nonroot_volumes": {"description": "make the others", "schema": {"type": "boolean"}},
+    "delete_existing": {"description": "remove what is there", "schema": {"type": "boolean"}},
+}
+"""What steps that make logical disks take, as ``argsinfo``."""
+
+RAID_APPLY_CONFIGURATION_ARGSINFO: dict[str, dict[str, Any]] = {
+    "raid_config": {
+        "description": "the logical disks to make",
+        "required": True,
+        "schema": SCHEMA,
+    },
+    **VOLUMES,
+}
+"""What ``RAIDInterface.apply_configuration`` takes, as ``argsinfo`` of its step."""
+
 
 def check(raid_config: Mapping[str, Any]) -> None:
     """Check a configuration.

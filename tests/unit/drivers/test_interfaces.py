@@ -356,3 +356,20 @@ def test_no_op_networks_of_every_kind_go_well():
     for interface in (network, boot):
         assert interface.validate_rescue(task) is None
         assert interface.validate_inspection(task) is None
+
+
+def test_the_arguments_of_a_raid_step_need_not_be_written_out():
+    """The field's name, which its drivers import."""
+
+    class OwnRAID(base.RAIDInterface):
+        @base.deploy_step(priority=0, argsinfo=base.RAID_APPLY_CONFIGURATION_ARGSINFO)
+        def apply_configuration(self, task, raid_config, create_root_volume=True,
+                                create_nonroot_volumes=True, delete_existing=True):  # fmt: skip
+            return None
+
+    task = testing.FakeTask(OwnRAID())
+    with pytest.raises(exceptions.InvalidParameterValue, match="raid_config"):
+        testing.run_step(task, "apply_configuration")
+    disks = {"logical_disks": [{"size_gb": 1, "raid_level": "1"}]}
+    given = {"raid_config": disks, "delete_existing": False}
+    assert testing.run_step(task, "apply_configuration", given) is None
