@@ -16,7 +16,7 @@ from deploysteps import exceptions
 from deploysteps.db import migration, nodes, ports, runs, types, webhooks
 from deploysteps.db.engine import Database
 from deploysteps.db.event_models import WebhookDelivery, WebhookEndpoint
-from deploysteps.db.models import Base, SchemaRevision, table
+from deploysteps.db.models import Base, Conductor, SchemaRevision, table
 
 REVISIONS = table(SchemaRevision)
 SCRIPTS = Path(migration.__file__).parent / "migrations"
@@ -110,7 +110,7 @@ def test_up_down_and_up_again(blank):
     """F60: and each time the tables are what the models say, indexes included."""
     for _ in range(2):
         migration.ensure(blank)
-        assert migration.current(blank) == migration.head() == "0006"
+        assert migration.current(blank) == migration.head() == "0007"
         assert set(Base.metadata.tables) <= tables(blank)
         with blank.reading() as connection:
             assert migration.differences(connection) == []
@@ -470,6 +470,39 @@ def test_webhooks_survive_the_sixth_migration_and_its_taking_back(blank):
         connection.execute(sa.insert(WebhookDelivery).values(row))
 
 
+def test_a_blank_at_the_end_makes_another_text_on_every_database(blank):
+    """MariaDB passes over it where a table does not say otherwise: all do, and may be compared."""
+    migration.upgrade(blank, "0006")
+    rows = table(Conductor)
+
+    def named(name: str) -> list[str]:
+        query = sa.select(rows.c.hostname).where(rows.c.hostname == name)
+        return list(blank.read(lambda c: c.execute(query).scalars()))
+
+    def add(name: str) -> None:
+        with blank.engine.begin() as connection:
+            connection.execute(sa.insert(rows).values(hostname=name, boot_id="b"))
+
+    add("one")
+    migration.upgrade(blank)
+    if blank.dialect == "mysql":
+        query = (
+            "SELECT DISTINCT COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = "
+            "DATABASE() AND TABLE_NAME <> 'alembic_version' AND COLLATION_NAME IS NOT NULL"
+        )
+        found = blank.read(lambda c: list(c.execute(sa.text(query)).scalars()))
+        assert found == ["utf8mb4_nopad_bin"]
+    assert named("one ") == []
+    add("one ")
+    add("One")
+    for name in ("one", "one ", "One"):
+        assert named(name) == [name]
+    with blank.engine.begin() as connection:
+        connection.execute(sa.delete(rows).where(rows.c.hostname == "one "))
+    migration.downgrade(blank, "0006")
+    assert named("one") == ["one"]
+
+
 def test_a_schema_is_checked_without_a_change(blank, newer):
     """The remedy is named; the same words as a service that starts."""
     with pytest.raises(exceptions.DatabaseVersionError, match="no schema yet; run: deploysteps db"):
@@ -481,9 +514,9 @@ def test_a_schema_is_checked_without_a_change(blank, newer):
     with pytest.raises(exceptions.DatabaseVersionError, match=f"needs {AFTER}; run: deploysteps"):
         migration.check(blank)
     assert migration.current(blank) == HEAD
-    pretend(blank, "0009")
+    pretend(blank, f"{HEAD_AT + 3:04}")
     migration.check(blank)
-    pretend(blank, "0008", note=False)
+    pretend(blank, f"{HEAD_AT + 2:04}", note=False)
     with pytest.raises(exceptions.DatabaseVersionError, match="does not know"):
         migration.check(blank)
 

@@ -167,6 +167,23 @@ def test_a_description_is_searched_for_as_it_is_written(database, make):
     assert found("off") == ["0", "1"]
 
 
+@pytest.mark.parametrize(
+    "name", ["owner", "lessee", "resource_class", "instance_name", "shard", "driver", "name"]
+)
+def test_a_text_is_that_text_and_no_other(database, make, name):
+    """Blanks at the end and capitals make others, on every database."""
+    values = ["a", "a ", "A"]
+    for value in values:
+        make(database, **{name: value})
+    for value in values:
+        found = (
+            [nodes.get(database, value)]
+            if name == "name"
+            else nodes.listing(database, filters={name: value})
+        )
+        assert [getattr(node, name) for node in found] == [value]
+
+
 def test_upper_and_lower_case_are_two(database, make):
     """MariaDB's usual collation says that they are one."""
     make(database, name="Node")
