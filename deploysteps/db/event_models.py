@@ -27,8 +27,8 @@ class Event(Base):
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
     at: Mapped[datetime.datetime] = mapped_column(types.UTC)
     type: Mapped[str] = mapped_column(types.short_text(32))
-    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
-    run_uuid: Mapped[str | None] = mapped_column(types.short_text(36))
+    node_uuid: Mapped[str] = mapped_column(types.UUID)
+    run_uuid: Mapped[str | None] = mapped_column(types.UUID)
     flow: Mapped[str | None] = mapped_column(types.short_text(16))
     data: Mapped[dict[str, Any]] = mapped_column(types.JSON)
     """What else there is to tell: step, attempt, outcome, error, states."""
@@ -65,7 +65,7 @@ class WebhookDelivery(Base):
         Big, sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE")
     )
     event_id: Mapped[int] = mapped_column(Big)
-    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
+    node_uuid: Mapped[str] = mapped_column(types.UUID)
     state: Mapped[str] = mapped_column(types.short_text(16))
     """``pending`` or ``dead``."""
     body: Mapped[str] = mapped_column(types.LONG_TEXT)

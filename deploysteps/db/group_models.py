@@ -15,7 +15,7 @@ class _Named:
     """Columns that these tables share."""
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
     extra: Mapped[Json] = mapped_column(types.JSON, default=dict)
@@ -67,7 +67,7 @@ class Portgroup(_Named, Base):
     node_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True
     )
-    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
+    node_uuid: Mapped[str] = mapped_column(types.UUID)
     address: Mapped[str | None] = mapped_column(types.short_text(64), unique=True)
     internal_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
     standalone_ports_supported: Mapped[bool] = mapped_column(default=True)

@@ -48,7 +48,7 @@ class Node(NodeMethods, Base):
     __tablename__ = "nodes"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
@@ -72,16 +72,16 @@ class Node(NodeMethods, Base):
     maintenance_reason: Mapped[str | None] = mapped_column(types.LONG_TEXT)
     fault: Mapped[str | None] = mapped_column(types.short_text())
 
-    instance_uuid: Mapped[str | None] = mapped_column(types.short_text(36), unique=True)
+    instance_uuid: Mapped[str | None] = mapped_column(types.UUID, unique=True)
     instance_name: Mapped[str | None] = mapped_column(types.short_text())
-    chassis_uuid: Mapped[str | None] = mapped_column(types.short_text(36))
+    chassis_uuid: Mapped[str | None] = mapped_column(types.UUID)
     resource_class: Mapped[str | None] = mapped_column(types.short_text())
     conductor_group: Mapped[str] = mapped_column(types.short_text(), default="")
     owner: Mapped[str | None] = mapped_column(types.short_text())
     lessee: Mapped[str | None] = mapped_column(types.short_text())
     description: Mapped[str | None] = mapped_column(types.LONG_TEXT)
     shard: Mapped[str | None] = mapped_column(types.short_text())
-    parent_node: Mapped[str | None] = mapped_column(types.short_text(36))
+    parent_node: Mapped[str | None] = mapped_column(types.UUID)
     boot_mode: Mapped[str | None] = mapped_column(types.short_text(16))
     secure_boot: Mapped[bool | None]
     console_enabled: Mapped[bool] = mapped_column(default=False)
@@ -169,11 +169,11 @@ class Port(Base):
     __tablename__ = "ports"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     node_id: Mapped[int] = mapped_column(
         Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"), index=True
     )
-    node_uuid: Mapped[str] = mapped_column(types.short_text(36))
+    node_uuid: Mapped[str] = mapped_column(types.UUID)
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
     address: Mapped[str] = mapped_column(types.short_text(64), unique=True)
@@ -181,7 +181,7 @@ class Port(Base):
     internal_info: Mapped[Json] = mapped_column(types.JSON, default=dict)
     local_link_connection: Mapped[Json] = mapped_column(types.JSON, default=dict)
     pxe_enabled: Mapped[bool] = mapped_column(default=True)
-    portgroup_uuid: Mapped[str | None] = mapped_column(types.short_text(36), index=True)
+    portgroup_uuid: Mapped[str | None] = mapped_column(types.UUID, index=True)
     physical_network: Mapped[str | None] = mapped_column(types.short_text(64))
     is_smartnic: Mapped[bool] = mapped_column(default=False)
     name: Mapped[str | None] = mapped_column(types.short_text(), unique=True)
@@ -208,7 +208,7 @@ class DeployTemplate(Base):
     __tablename__ = "deploy_templates"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     name: Mapped[str] = mapped_column(types.short_text(), unique=True)
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
@@ -222,7 +222,7 @@ class Runbook(Base):
     __tablename__ = "runbooks"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     name: Mapped[str] = mapped_column(types.short_text(), unique=True)
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC, default=types.utcnow)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(types.UTC)
@@ -270,7 +270,7 @@ class StepRun(Base):
     __tablename__ = "step_runs"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
     flow: Mapped[str] = mapped_column(types.short_text(16))
     plan: Mapped[list[Json]] = mapped_column(types.JSON)
@@ -280,7 +280,7 @@ class StepRun(Base):
     """Steps that were offered or asked for and do not run, each with why."""
     mechanism: Mapped[str | None] = mapped_column(types.short_text(16))
     """How it runs: by ``steps`` (also null), or the old way by ``deploy``."""
-    resumes: Mapped[str | None] = mapped_column(types.short_text(36))
+    resumes: Mapped[str | None] = mapped_column(types.UUID)
     """The failed run that this one goes on from, by its uuid."""
     requested_by: Mapped[str | None] = mapped_column(types.short_text())
     started_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
@@ -348,7 +348,7 @@ class NodeHistory(Base):
     __tablename__ = "node_history"
 
     id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
-    uuid: Mapped[str] = mapped_column(types.short_text(36), unique=True)
+    uuid: Mapped[str] = mapped_column(types.UUID, unique=True)
     node_id: Mapped[int] = mapped_column(Big, sa.ForeignKey("nodes.id", ondelete="CASCADE"))
     created_at: Mapped[datetime.datetime] = mapped_column(types.UTC)
     severity: Mapped[str] = mapped_column(types.short_text(10))

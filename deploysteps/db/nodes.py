@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from deploysteps import exceptions
 from deploysteps.db import types
@@ -85,11 +86,17 @@ def _describes(text: str) -> sa.ColumnElement[bool]:
     return Node.description.contains(text, autoescape=True)
 
 
+def _is_uuid(column: orm.QueryableAttribute[Any], uuid: str) -> sa.ColumnElement[bool]:
+    """Return a condition that finds rows of older programs as well: those are as they came."""
+    forms = {uuid, uuid.lower(), uuid.upper()}
+    return column.in_([sa.literal(form, types.short_text(36)) for form in sorted(forms)])
+
+
 # What a list may be filtered by: name -> condition of a value. An unknown
 # name is an error, never ignored.
 FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
     "associated": lambda v: has(Node.instance_uuid) if v else Node.instance_uuid.is_(None),
-    "chassis_uuid": lambda v: Node.chassis_uuid.in_((v, v.lower())),  # old rows are as they came
+    "chassis_uuid": lambda v: _is_uuid(Node.chassis_uuid, v),
     "conductor_group": lambda v: Node.conductor_group == v,
     "description_contains": lambda v: _describes(v),
     "driver": lambda v: Node.driver == v,
@@ -100,7 +107,7 @@ FILTERS: dict[str, Callable[[Any], sa.ColumnElement[bool]]] = {
         sa.bindparam(None, list(v), expanding=True, literal_execute=True)
     ),
     "instance_name": lambda v: Node.instance_name == v,
-    "instance_uuid": lambda v: Node.instance_uuid.in_((v, v.lower())),
+    "instance_uuid": lambda v: _is_uuid(Node.instance_uuid, v),
     "lessee": lambda v: Node.lessee == v,
     "maintenance": lambda v: Node.maintenance == sa.literal(bool(v)),
     "owner": lambda v: Node.owner == v,

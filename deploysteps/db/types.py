@@ -117,6 +117,16 @@ class ShortText(sa.types.TypeDecorator[str]):
         return None if value is None else scrub(value)
 
 
+class UuidText(ShortText):
+    """A UUID; written, and looked for, in small letters."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Make it small on the way in."""
+        return None if value is None else scrub(value).lower()
+
+
 class LongText(sa.types.TypeDecorator[str]):
     """Text of any length that a database can hold, scrubbed."""
 
@@ -161,7 +171,7 @@ class Utc(sa.types.TypeDecorator[datetime.datetime]):
         return None if value is None else value.replace(tzinfo=datetime.UTC)
 
 
-JSON, UTC, LONG_TEXT = Json(), Utc(), LongText()
+JSON, UTC, LONG_TEXT, UUID = Json(), Utc(), LongText(), UuidText(36)
 """For all columns: SQLAlchemy makes a class, and a way in and out, for each such object."""
 
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
+from deploysteps import exceptions
 from deploysteps.db.engine import Database, again
 from deploysteps.db.failures import reason_of
-from deploysteps.db.models import Base, Node, StepAttempt, StepRun, table
+from deploysteps.db.models import Base, Node, Port, StepAttempt, StepRun, table
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 
 
@@ -29,17 +31,16 @@ class Batch(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fill:
-    """An online data migration: rows of older programs get the value that they stand for.
+class Migration:
+    """An online data migration: a column of rows of older programs is brought up to date.
 
-    Only what is still null is written, in the statement that looks: a newer
+    Only what is still old is written, in the statement that looks: a newer
     value, by whomever, is never replaced.
     """
 
     name: str
     model: type[Base]
     column: str
-    value: Any
 
     @property
     def table(self) -> sa.Table:
@@ -48,7 +49,13 @@ class Fill:
 
     @property
     def _old(self) -> sa.ColumnElement[bool]:
-        return self.table.c[self.column].is_(None)
+        """What rows that are not up to date have."""
+        raise NotImplementedError
+
+    @property
+    def _new(self) -> Any:
+        """What they get."""
+        raise NotImplementedError
 
     def left(self, database: Database) -> int:
         """Count the rows that are not up to date."""
@@ -60,30 +67,84 @@ class Fill:
 
         It goes through the table once, by its key: what an older program
         writes behind it is found by the next call.
+
+        :raises Conflict: when all others are done: some cannot be changed.
         """
         columns = list(self.table.primary_key.columns)
         key = sa.tuple_(*columns)
         rows = sa.select(*columns).where(self._old).order_by(*columns)
         left = float("inf") if most is None else most
+        taken: list[Any] = []
         while left > 0:
             with database.reading() as connection:
                 keys = [tuple(row) for row in connection.execute(rows.limit(int(min(size, left))))]
             if not keys:
-                return
-            change = sa.update(self.table).where(key.in_(keys), self._old)
-            yield Batch(len(keys), _changed(database, change.values({self.column: self.value})))
+                break
+            before = len(taken)
+            done = self._change(database, key, keys, taken)
+            yield Batch(len(keys) - len(taken) + before, done)
             left -= len(keys)
             # The first column again: MariaDB finds no place in an index by several.
             rows = rows.where(columns[0] >= keys[-1][0], key > keys[-1])
+        if taken:
+            ids = ", ".join(str(one[0]) for one in taken[:10])
+            raise exceptions.Conflict(
+                f"{self.column} of {len(taken)} of {self.table.name} is another one's, if it is "
+                f"the same in capitals and in small letters; change one of each two (id {ids})"
+            )
+
+    def _change(self, database: Database, key: Any, keys: list[Any], taken: list[Any]) -> int:
+        """Change these rows, and note those whose new value is another row's already."""
+        change = sa.update(self.table).where(key.in_(keys), self._old)
+        try:
+            return _changed(database, change.values({self.column: self._new}))
+        except db_exc.DBDuplicateEntry:
+            half = len(keys) // 2
+            if not half:
+                taken.extend(keys)
+                return 0
+            parts = (keys[:half], keys[half:])
+            return sum(self._change(database, key, part, taken) for part in parts)
 
 
 def _changed(database: Database, change: sa.Update) -> int:
     return database.write(lambda c: c.execute(change).rowcount, happened=again)
 
 
-MIGRATIONS: tuple[Fill, ...] = (
+@dataclasses.dataclass(frozen=True)
+class Fill(Migration):
+    """Null becomes the value that it stands for."""
+
+    value: Any
+
+    @property
+    def _old(self) -> sa.ColumnElement[bool]:
+        return self.table.c[self.column].is_(None)
+
+    @property
+    def _new(self) -> Any:
+        return self.value
+
+
+class SmallLetters(Migration):
+    """A UUID in capitals becomes one in small letters, by which it is looked for."""
+
+    @property
+    def _old(self) -> sa.ColumnElement[bool]:
+        differs: sa.ColumnElement[bool] = self.table.c[self.column] != self._new
+        return differs
+
+    @property
+    def _new(self) -> Any:
+        return sa.func.lower(self.table.c[self.column])
+
+
+MIGRATIONS: tuple[Migration, ...] = (
     Fill("mechanism of runs", StepRun, "mechanism", BY_STEPS),
     Fill("reboot of attempts", StepAttempt, "reboot", False),
+    SmallLetters("instances of nodes", Node, "instance_uuid"),
+    SmallLetters("chassis of nodes", Node, "chassis_uuid"),
+    SmallLetters("portgroups of ports", Port, "portgroup_uuid"),
 )
 """Every online data migration, the oldest first. One is taken out when no program
 that is compatible with the schema needs it any more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from deploysteps.db import runs, types, upgrades
+from deploysteps.db import nodes, ports, runs, types, upgrades
 from deploysteps.db.models import StepAttempt, StepRun, table
 from tests.support_sql import counting
 
@@ -61,10 +61,9 @@ def test_old_rows_of_every_table_are_brought_up_to_date(database, make):
     old_runs(database, node, 7)
     old_runs(database, node, 2, first=7, finished=False)
     assert upgrades.leftovers(database) == {"step_runs": 9, "step_attempts": 27}
-    assert {one.table.name for one in upgrades.MIGRATIONS} == {"step_runs", "step_attempts"}
     told = []
     results = upgrades.migrate(database, batch=4, progress=lambda r: told.append((r.name, r.done)))
-    assert [(r.table, r.found, r.done, r.left, r.error) for r in results] == [
+    assert [(r.table, r.found, r.done, r.left, r.error) for r in results if r.found] == [
         ("step_runs", 9, 9, 0, None),
         ("step_attempts", 27, 27, 0, None),
     ]
@@ -74,7 +73,7 @@ def test_old_rows_of_every_table_are_brought_up_to_date(database, make):
     assert counts(database, RUNS.c.mechanism) == {"steps": 9}
     assert counts(database, ATTEMPTS.c.reboot) == {False: 27}
     again = upgrades.migrate(database)
-    assert [(r.found, r.done, r.left) for r in again] == [(0, 0, 0)] * 2
+    assert [(r.found, r.done, r.left) for r in again] == [(0, 0, 0)] * len(again)
 
 
 def test_every_column_that_stands_for_something_when_it_is_null_has_a_migration(database, make):
@@ -140,9 +139,61 @@ def test_a_migration_that_fails_is_told_and_the_others_go_on(database, make, mon
 
     broken = Broken("broken", StepRun, "mechanism", "steps")
     monkeypatch.setattr(upgrades, "MIGRATIONS", (broken, *upgrades.MIGRATIONS[1:]))
-    first, second = upgrades.migrate(database)
+    first, second, *_ = upgrades.migrate(database)
     assert (first.done, first.left, first.error) == (0, 2, "no such luck")
     assert (second.done, second.left, second.error) == (2, 0, None)
+
+
+CAPITALS = [f"ABCDEF00-0000-4000-8000-{number:012}" for number in range(5)]
+
+
+def test_uuids_that_were_stored_in_capitals_are_made_small(database, make):
+    """And are found by either form, before and afterwards."""
+    found = [make(database) for _ in CAPITALS]
+    with database.engine.begin() as connection:
+        for node, uuid in zip(found, CAPITALS, strict=True):
+            row = {
+                "n": node.id,
+                "u": uuid,
+                "p": f"p{node.id}",
+                "c": uuid.upper(),
+                "at": "2026-01-01",
+            }
+            for order in (
+                "UPDATE nodes SET instance_uuid = :u, chassis_uuid = :u WHERE id = :n",
+                "INSERT INTO ports (uuid, node_id, node_uuid, created_at, address, extra, "
+                "internal_info, local_link_connection, pxe_enabled, is_smartnic, portgroup_uuid, "
+                "available_for_dynamic_portgroup) "
+                "VALUES (:p, :n, :p, :at, :p, '{}', '{}', '{}', true, false, :u, true)",
+            ):
+                connection.execute(sa.text(order), row)
+    for form in (str.upper, str.lower):
+        for name in ("instance_uuid", "chassis_uuid"):
+            (one,) = nodes.listing(database, filters={name: form(CAPITALS[0])})
+            assert getattr(one, name) == CAPITALS[0]
+    assert upgrades.leftovers(database) == {"nodes": 10, "ports": 5}
+    results = upgrades.migrate(database, batch=2)
+    assert [(r.found, r.done, r.left, r.error) for r in results[-3:]] == [(5, 5, 0, None)] * 3
+    small = {uuid.lower() for uuid in CAPITALS}
+    assert {node.instance_uuid for node in nodes.listing(database)} == small
+    assert {node.chassis_uuid for node in nodes.listing(database)} == small
+    assert {port.portgroup_uuid for port in ports.listing(database)} == small
+    assert len(nodes.listing(database, filters={"instance_uuid": CAPITALS[0]})) == 1
+    assert len(ports.listing(database, portgroup=CAPITALS[0])) == 1
+
+
+def test_an_instance_that_two_nodes_have_in_two_forms_is_told_and_the_rest_is_done(database, make):
+    found = [make(database) for _ in range(6)]
+    uuids = [*CAPITALS, CAPITALS[1].lower()]
+    with database.engine.begin() as connection:
+        for node, uuid in zip(found, uuids, strict=True):
+            order = sa.text("UPDATE nodes SET instance_uuid = :u WHERE id = :n")
+            connection.execute(order, {"u": uuid, "n": node.id})
+    (result,) = [r for r in upgrades.migrate(database) if r.name == "instances of nodes"]
+    assert (result.found, result.done, result.left) == (4, 4, 1)
+    assert f"in capitals and in small letters; change one of each two (id {found[1].id})" in str(
+        result.error
+    )
 
 
 def test_the_table_is_gone_through_once(database, make):

@@ -55,10 +55,17 @@ def test_uuids_in_capitals_are_those_in_small_letters(database, start):
     assert (changed.chassis_uuid, changed.instance_uuid) == (case.uuid, UUID)
 
 
-def test_a_uuid_that_was_stored_in_capitals_is_still_found_by_them(sqlite, start):
-    node = support.enrolled(start(sqlite))
-    nodes.set_unlocked(sqlite, node.id, {"instance_uuid": UUID.upper()})
-    assert nodes.listing(sqlite, filters={"instance_uuid": UUID.upper()})
+def test_a_port_is_in_its_portgroup_however_that_is_written(database, start):
+    """A portgroup of which that is forgotten could be removed, its ports with it."""
+    service = start(database)
+    manager, node = service.manager, support.enrolled(service)
+    group = manager.create_portgroup(None, node.uuid, {"name": "bond"})
+    row = {"address": "52:54:00:00:77:01", "portgroup_uuid": group.uuid.upper()}
+    manager.create_port(None, node.uuid, row)
+    (port,) = ports.listing(database, portgroup=group.uuid)
+    assert port.portgroup_uuid == group.uuid
+    with pytest.raises(exceptions.InvalidParameterValue, match="contains ports"):
+        manager.destroy_portgroup(None, group.uuid)
 
 
 def test_a_portgroup_and_its_ports(database, start):
