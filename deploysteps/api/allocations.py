@@ -31,13 +31,11 @@ from deploysteps.api.validation import checked
 from deploysteps.db import allocations, nodes, traits
 from deploysteps.db.group_models import Allocation
 from deploysteps.db.models import Node
-from deploysteps.db.pages import is_uuid
+from deploysteps.db.pages import is_uuid, sortable
 
 _TABLE = versions.ALLOCATION_FIELDS
 _SINCE = versions.ENDPOINTS["allocations"]
-_SORTABLE = frozenset(_TABLE) & {
-    column.key for column in Allocation.__table__.columns
-} - {"extra", "candidate_nodes", "traits", "last_error"}  # fmt: skip
+_SORTABLE = sortable(Allocation) & _TABLE.keys()
 _FIELDS = arguments.fields(_TABLE, _SINCE)
 _KIND = changes.Kind(
     what="allocation", schema=schemas.ALLOCATION, table=versions.ALLOCATION_MEMBERS

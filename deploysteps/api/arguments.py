@@ -37,7 +37,7 @@ def choice(values: Iterable[str]) -> Schema:
 def page(sortable: Collection[str] = ()) -> Arguments:
     """Return what :func:`deploysteps.api.paging.asked` takes."""
     found: Arguments = {
-        "limit": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
         "marker": TEXT,
     }
     if sortable:

@@ -22,10 +22,11 @@ from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.db import chassis
 from deploysteps.db.group_models import Chassis
+from deploysteps.db.pages import sortable
 
 _TABLE = versions.CHASSIS_FIELDS
 _KIND = changes.Kind(what="chassis", schema=schemas.CHASSIS, table=_TABLE)
-_SORTABLE = frozenset({"uuid", "created_at", "updated_at", "description"})
+_SORTABLE = sortable(Chassis) & _TABLE.keys()
 _LIST = Operation(
     summary="List chassis",
     rule="baremetal:chassis:get",

@@ -32,11 +32,11 @@ from deploysteps.api.operations import EMPTY, Operation
 from deploysteps.api.query import Query
 from deploysteps.db import allocations, chassis, nodes, power, traits
 from deploysteps.db.models import Node
-from deploysteps.db.pages import is_uuid
+from deploysteps.db.pages import is_uuid, sortable
 
 _FLAGS = frozenset({"associated", "include_children", "maintenance", "retired", "sharded"})
 _UUIDS = frozenset({"chassis_uuid", "instance_uuid"})
-_SORTABLE = frozenset(versions.NODE_FIELDS) & {column.key for column in Node.__table__.columns}
+_SORTABLE = sortable(Node) & versions.NODE_FIELDS.keys()
 _KIND = changes.Kind(what="node", schema=schemas.NODE, table=versions.NODE_FIELDS)
 
 _KINDS = {

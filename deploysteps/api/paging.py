@@ -37,7 +37,7 @@ def asked(query: Query, max_limit: int, sortable: Collection[str] = ()) -> Page:
     :raises Invalid: an argument makes no sense.
     """
     limit = query.number("limit")
-    if limit is not None and limit < 0:
+    if limit is not None and limit <= 0:
         raise exceptions.Invalid("Limit must be positive")
     page = Page(min(limit or max_limit, max_limit), query.text("marker"))
     if not sortable:

@@ -27,13 +27,12 @@ from deploysteps.api.validation import checked
 from deploysteps.db import nodes, portgroups
 from deploysteps.db.group_models import Portgroup
 from deploysteps.db.models import Node
+from deploysteps.db.pages import sortable
 
 _TABLE = versions.PORTGROUP_FIELDS
 _KIND = changes.Kind(what="portgroup", schema=schemas.PORTGROUP, table=_TABLE)
 _SINCE = versions.ENDPOINTS["portgroups"]
-_SORTABLE = (
-    frozenset(_TABLE) & {column.key for column in Portgroup.__table__.columns}
-) - {"extra", "internal_info", "properties"}  # fmt: skip
+_SORTABLE = sortable(Portgroup) & _TABLE.keys()
 _PAGE = {**arguments.listed(_TABLE), **arguments.page(_SORTABLE)}
 _ADDRESS = {"address": schemas.ADDRESS}
 _LIST = Operation(

@@ -26,9 +26,9 @@ from deploysteps.api.query import Query
 from deploysteps.api.validation import checked
 from deploysteps.db import nodes, portgroups, ports
 from deploysteps.db.models import Node, Port
-from deploysteps.db.pages import is_uuid
+from deploysteps.db.pages import is_uuid, sortable
 
-_SORTABLE = frozenset(versions.PORT_FIELDS) & {column.key for column in Port.__table__.columns}
+_SORTABLE = sortable(Port) & versions.PORT_FIELDS.keys()
 _KIND = changes.Kind(what="port", schema=schemas.PORT, table=versions.PORT_MEMBERS)
 
 _ADDRESS = {"address": schemas.ADDRESS}

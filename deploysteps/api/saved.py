@@ -31,6 +31,7 @@ from deploysteps.api.query import Query
 from deploysteps.conductor.rpc import Client
 from deploysteps.db import runbook_traits, runbooks, templates, traits
 from deploysteps.db.models import DeployTemplate, Runbook
+from deploysteps.db.pages import sortable
 
 Item = DeployTemplate | Runbook
 
@@ -58,7 +59,7 @@ class Kind(changes.Kind):
 
 
 def _sortable(model: type[Item], table: Mapping[str, int]) -> frozenset[str]:
-    return frozenset(table) & {column.key for column in model.__table__.columns}
+    return sortable(model) & table.keys()
 
 
 DEPLOY_TEMPLATES = Kind(

@@ -100,6 +100,7 @@ def update_node(
         for flag in ("protected", "retired"):
             changes.update(_check_reason(flag, changes, {flag: getattr(node, flag)}))
         groups.fit_uuids(changes)
+        _check_instance(node, changes)
         groups.check_chassis(runtime, changes)
         for above in groups.check_parent(runtime, changes, node.uuid):
             # Nobody else puts one of these below the node, or removes it, meanwhile.
@@ -155,6 +156,30 @@ def _check_protection(node: Node, changes: Mapping[str, Any]) -> None:
             f"node that has an instance can",
             code=409,
         )
+
+
+def _check_instance(node: Node, changes: Mapping[str, Any]) -> None:
+    """Refuse what an instance does not survive: another one in its place, or other interfaces.
+
+    As in the field: of two schedulers that take a node the second one has to be told, and one
+    that counts nodes by their resource class does not see it change under an instance.
+    """
+    if changes.get("instance_uuid") and node.instance_uuid not in (None, changes["instance_uuid"]):
+        raise exceptions.NodeAssociated(node=node.uuid, instance=node.instance_uuid)
+    state = states.STATES[node.provision_state]
+    if not (state.failed or states.can(node.provision_state, states.DELETE)):
+        return
+    kept = [] if changes.get("maintenance", node.maintenance) else [*INTERFACE_COLUMNS.values()]
+    if node.resource_class:
+        kept.append("resource_class")
+    for name in kept:
+        if name in changes and changes[name] != getattr(node, name):
+            or_so = "" if name == "resource_class" else " or in maintenance"
+            raise exceptions.InvalidState(
+                f"Node {node.uuid} can not have {name} updated unless it is enroll, manageable "
+                f"or available{or_so}; it is in state {node.provision_state!r}.",
+                code=409,
+            )
 
 
 def _check_reason(

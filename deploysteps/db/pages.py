@@ -86,6 +86,16 @@ def fetch(
     return found
 
 
+_SORTED_BY = 250
+"""Characters of a long text that it is sorted by: fewer than MariaDB's ``max_sort_length``."""
+
+
+def sortable(model: type[Base]) -> frozenset[str]:
+    """Return the columns that :func:`paged` sorts by: all that are not JSON."""
+    columns = model.__table__.columns
+    return frozenset(one.key for one in columns if not isinstance(one.type, types.Json))
+
+
 def page(
     query: sa.Select[Any],
     model: type[M],
@@ -124,12 +134,16 @@ def paged(
     :raises InvalidParameterValue: for a column that cannot be sorted by.
     :raises NotFound: for an unknown marker.
     """
-    column = model.__table__.c.get(sort_key)
-    if column is None or isinstance(column.type, types.Json | types.LongText):
+    column: Any = model.__table__.c.get(sort_key)
+    if column is None or isinstance(column.type, types.Json):
         raise exceptions.InvalidParameterValue(
             f"The sort_key value {sort_key!r} is an invalid field for sorting"
         )
     row_id = model.__table__.c.id
+    nullable = column.nullable
+    if isinstance(column.type, types.LongText):
+        # MariaDB sorts by the beginning of a text, and would compare the marker's as a whole
+        column = sa.func.substr(column, 1, _SORTED_BY, type_=column.type)
     if sort_dir not in ("asc", "desc"):
         raise exceptions.InvalidParameterValue(f"sort_dir is asc or desc, not {sort_dir!r}")
     down = sort_dir == "desc"
@@ -144,7 +158,7 @@ def paged(
     if column is not row_id:
         order.insert(0, column)
     order = [by.desc() if down else by.asc() for by in order]
-    if column.nullable:
+    if nullable:
         order.insert(0, column.is_(None))  # last, whichever way the rest goes
     query = query.order_by(*order)
     return query.limit(limit) if limit else query

@@ -123,6 +123,39 @@ def test_a_change_that_was_made_from_an_older_value_is_refused(database, start):
     assert nodes.get(database, node.uuid).extra == {"a": 1, "b": 2}
 
 
+def test_an_instance_is_not_put_in_the_place_of_another(database, start):
+    """Of two schedulers that take one node, the second one is told."""
+    service = start(database)
+    update, first = service.manager.update_node, "11111111-1111-1111-1111-111111111111"
+    node = support.enrolled(service, instance_uuid=first)
+    assert update(None, node.uuid, {"instance_uuid": first.upper()}).instance_uuid == first
+    with pytest.raises(exceptions.NodeAssociated, match=first) as caught:
+        update(None, node.uuid, {"instance_uuid": "22222222-2222-2222-2222-222222222222"})
+    assert caught.value.code == 409
+    assert nodes.get(database, node.uuid).instance_uuid == first
+    assert update(None, node.uuid, {"instance_uuid": None}).instance_uuid is None
+
+
+@pytest.mark.parametrize("state", [states.ACTIVE, states.DEPLOYFAIL, states.RESCUE])
+def test_an_instance_keeps_its_interfaces_and_resource_class(sqlite, start, state):
+    service = start(sqlite)
+    update = service.manager.update_node
+    node = support.enrolled(service, resource_class="gold")
+    put(sqlite, node, provision_state=state)
+    for changes in ({"boot_interface": "fake"}, {"resource_class": "other"}):
+        with pytest.raises(exceptions.InvalidState, match=next(iter(changes))) as caught:
+            update(None, node.uuid, changes)
+        assert caught.value.code == 409
+    same = {"boot_interface": node.boot_interface, "resource_class": "gold", "extra": {"a": 1}}
+    assert update(None, node.uuid, same).extra == {"a": 1}
+    put(sqlite, node, maintenance=True)
+    assert update(None, node.uuid, {"boot_interface": node.boot_interface})
+    with pytest.raises(exceptions.InvalidState, match="resource_class"):
+        update(None, node.uuid, {"resource_class": "other"})
+    put(sqlite, node, provision_state=states.AVAILABLE)
+    assert update(None, node.uuid, {"resource_class": "other"}).resource_class == "other"
+
+
 def test_interfaces_can_be_reset_and_wrong_ones_are_refused(sqlite, start):
     service = start(sqlite)
     manager = service.manager
