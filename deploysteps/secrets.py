@@ -275,27 +275,50 @@ _SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a"
 
 @functools.lru_cache(maxsize=256)
 def _quoted(secret: str) -> re.Pattern[str]:
-    """Return what finds a secret that was quoted several times over, each time in another way."""
-    return re.compile("".join(map(_quoted_letter, secret)))
+    """Return what finds a secret that was quoted several times over, each time in another way.
+
+    No text takes long, also one that is full of backslashes: each run of them is gone through
+    once. So at the ends of a secret one of them stands for all, and what comes after its own
+    brings none along.
+    """
+    core = secret.strip("\\")
+    if not core:
+        return re.compile(f"(?i:{_BACKSLASH}{{{len(secret)}}})")
+    at_end = f"(?i:{_BACKSLASH})"
+    found = [at_end] if secret[0] == "\\" else []
+    before = secret[0] if found else ""
+    for letter in core:
+        if letter != "\\" or before != "\\":  # quoting makes more of them, and all are taken
+            found.append(_quoted_letter(letter, before))
+        before = letter
+    return re.compile("".join([*found, at_end] if secret[-1] == "\\" else found))
 
 
 _BACKSLASH = r"(?:\\|%(?:25)*5c)"
+_SOME = f"{_BACKSLASH}++"
 
 
-@functools.lru_cache(maxsize=1024)
-def _quoted_letter(letter: str) -> str:
+@functools.lru_cache(maxsize=2048)
+def _quoted_letter(letter: str, before: str) -> str:
+    """Return what finds a letter of a secret.
+
+    :param before: the letter before it; empty for the first one.
+    """
     if _is_plain(letter):
         return letter
     if letter == "\\":
-        return f"(?i:{_BACKSLASH}+)"
-    number, some = ord(letter), f"{_BACKSLASH}+"
+        return f"(?i:{_SOME})"
+    # What else of backslashes stands before the first one may stay in the text.
+    first = {"": ("", _BACKSLASH), "\\": ("", "")}
+    any_, some = first.get(before, (f"{_BACKSLASH}*+", _SOME))
+    number = ord(letter)
     raw = letter.encode("utf-8", "surrogatepass")
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     shown = [
-        f"{_BACKSLASH}*{re.escape(letter)}",
-        "".join(f"{some}x{byte:02x}" for byte in raw),
-        f"{_BACKSLASH}*" + "".join(f"%(?:25)*{byte:02x}" for byte in raw),
-        "".join(f"{some}u{units[at : at + 4]}" for at in range(0, len(units), 4)),
+        f"{any_}{re.escape(letter)}",
+        some + _SOME.join(f"x{byte:02x}" for byte in raw),
+        any_ + "".join(f"%(?:25)*{byte:02x}" for byte in raw),
+        some + _SOME.join(f"u{units[at : at + 4]}" for at in range(0, len(units), 4)),
         f"{some}U{number:08x}",
     ]
     if number < 256:

@@ -259,6 +259,27 @@ def test_a_text_that_begins_a_secret_everywhere_takes_little_time(start: str) ->
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.parametrize(
+    "secret", ['pass\\"word', r"ab\\\cd99", r"\\server\share", '"abcd"', "\n\nabcd"]
+)
+@pytest.mark.parametrize("filler", ["\\", "%5c", '\\"', "%255C", "x"])
+def test_a_text_full_of_backslashes_takes_little_time(secret: str, filler: str) -> None:
+    """An agent knows the arguments of its steps, and may say anything of them."""
+    mask = secrets.Masker({"password": secret})
+    text = secret.strip('\\"\n') + secret[:4] + filler * (2**18 // len(filler))
+    begun = time.process_time()
+    assert filler in mask.text(text)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("secret", ["\\\\\\\\", "\\\\\\a", "a\\\\\\", "\\\\a\\"])
+def test_a_secret_of_backslashes_hides_nothing_else(secret: str) -> None:
+    """Also a short one is found in what was quoted twice, and one of them is no secret."""
+    mask = secrets.Masker({"password": secret})
+    shown = mask.text(f"a man, C:\\x, {json.dumps(json.dumps(secret))}")
+    assert shown.startswith("a man, C:\\x, ") and MASK in shown
+
+
 QUOTINGS: list[Callable[[str], str]] = [
     repr, json.dumps, quote, quote_plus, lambda text: repr(text.encode()), lambda text: f"<{text}>",
     lambda text: json.dumps(text, ensure_ascii=False), lambda text: ascii(text),
