@@ -142,9 +142,9 @@ class SmallLetters(Migration):
 MIGRATIONS: tuple[Migration, ...] = (
     Fill("mechanism of runs", StepRun, "mechanism", BY_STEPS),
     Fill("reboot of attempts", StepAttempt, "reboot", False),
-    SmallLetters("instances of nodes", Node, "instance_uuid"),
+    SmallLetters("instance of nodes", Node, "instance_uuid"),
     SmallLetters("chassis of nodes", Node, "chassis_uuid"),
-    SmallLetters("portgroups of ports", Port, "portgroup_uuid"),
+    SmallLetters("portgroup of ports", Port, "portgroup_uuid"),
 )
 """Every online data migration, the oldest first. One is taken out when no program
 that is compatible with the schema needs it any more."""

@@ -189,7 +189,7 @@ def test_an_instance_that_two_nodes_have_in_two_forms_is_told_and_the_rest_is_do
         for node, uuid in zip(found, uuids, strict=True):
             order = sa.text("UPDATE nodes SET instance_uuid = :u WHERE id = :n")
             connection.execute(order, {"u": uuid, "n": node.id})
-    (result,) = [r for r in upgrades.migrate(database) if r.name == "instances of nodes"]
+    (result,) = [r for r in upgrades.migrate(database) if r.name == "instance of nodes"]
     assert (result.found, result.done, result.left) == (4, 4, 1)
     assert f"in capitals and in small letters; change one of each two (id {found[1].id})" in str(
         result.error
