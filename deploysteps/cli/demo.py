@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -188,20 +190,27 @@ def demo(state: State) -> None:
             shutil.rmtree(folder, ignore_errors=True)
             raise
     shutil.rmtree(folder, ignore_errors=True)
-    state.output.report(NEXT, told)
+    state.output.report(_next(), told)
 
 
-NEXT = """
+def _next() -> str:
+    """Return what to type next; also how a shell finds the commands, where it does not."""
+    found = shutil.which("deploysteps") is not None
+    folder = shlex.quote(str(Path(sys.executable).parent))
+    return _NEXT.format(path="" if found else f"  export PATH={folder}:$PATH    # in both\n")
+
+
+_NEXT = """
 What to try next, in two terminals:
 
-  deploysteps serve
+{path}  deploysteps serve
   deploysteps node create --driver fake-hardware --name one
   deploysteps port create 52:54:00:00:00:01 --node one
   deploysteps node manage one --wait
   deploysteps node provide one --wait
   deploysteps node steps one
   deploysteps node deploy one --wait --deploy-steps \\
-      '[{"interface": "deploy", "step": "poll", "priority": 50, "args": {"seconds": 5}}]'
+      '[{{"interface": "deploy", "step": "poll", "priority": 50, "args": {{"seconds": 5}}}}]'
   deploysteps node runs one --json
 
 Make a step fail:    deploysteps node set one --driver-info fake_fail=deploy.deploy

@@ -45,6 +45,16 @@ def test_a_run_as_planned_has_no_difference(told, machine):
     assert told(machine) == ""
 
 
+@pytest.mark.parametrize("found", [None, "/usr/bin/deploysteps"])
+def test_what_to_try_next_can_be_typed_as_it_stands(monkeypatch, found):
+    """After ``make demo`` the commands are in a folder that the shell does not look in."""
+    monkeypatch.setattr(demo.shutil, "which", lambda name: found)
+    monkeypatch.setattr(demo.sys, "executable", "/a b/bin/python")
+    told = demo._next()
+    assert ("  export PATH='/a b/bin':$PATH" in told) is (found is None)
+    assert """'[{"interface": "deploy", "step": "poll", "priority": 50, "args": {"s""" in told
+
+
 def test_the_machines_are_cut_in_every_kind_of_step():
     assert {(m.cut_in, m.cut_state) for m in demo.MACHINES} == {
         ("deploy.wait_for_agent", "waiting"),
