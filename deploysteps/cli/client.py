@@ -130,9 +130,12 @@ class Client:
 
         :param silence: seconds without a word after which it is given up.
         :raises Unreachable: it ended, or nothing came.
+        :raises CommandError: what answers is no stream.
         """
         answer = self._ask("GET", path, params=params, stream=True, timeout=silence)
         with answer, self._reached():
+            if not answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+                raise self._strange("something that is no stream of events")
             for line in answer.iter_lines(chunk_size=None):
                 yield line.decode("utf-8", "replace")
 

@@ -69,6 +69,8 @@ class Stub:
         )
         request.send_response(status)
         request.send_header("Content-Length", str(len(data)))
+        if data.startswith(b"id: "):
+            request.send_header("Content-Type", "text/event-stream")
         for name, value in self.headers.items():
             request.send_header(name, value)
         request.end_headers()

@@ -278,6 +278,11 @@ def test_an_answer_that_is_not_the_services_is_told(stub, failing, answer, comma
     assert code == ExitCode.FAILED and line.endswith("is OS_ENDPOINT the bare-metal service?")
 
 
+def test_events_end_at_once_where_there_are_none_to_come(stub, failing):
+    stub.on("GET", "/v1/events/stream", b"<html>hello</html>")
+    assert "is no stream of events" in failing("events", "--count", "1")[1]
+
+
 def test_a_login_that_is_not_taken_says_what_was_sent(stub, failing):
     stub.on_error("GET", "/v1/nodes/x", 401, "Invalid")
     env = {"OS_AUTH_TYPE": "http_basic", "OS_USERNAME": "me", "OS_PASSWORD": "old"}
