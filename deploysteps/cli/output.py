@@ -11,7 +11,6 @@ import click
 
 if TYPE_CHECKING:  # loaded with the first table: ``serve`` starts sooner without it
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
 STYLES: Mapping[str, str] = {
@@ -46,23 +45,6 @@ def styled(value: object) -> Text:
     text = clean(value)
     last = text.rsplit(" ", 1)[-1]
     return Text(text, style=STYLES.get(last, ""))
-
-
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a rich table; a column called ``note`` takes the width that is left."""
-    from rich import box
-    from rich.table import Table
-
-    noted = "note" in columns
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", expand=noted)
-    for column in columns:
-        if column == "note":
-            table.add_column(column, overflow="ellipsis", no_wrap=True, ratio=1)
-        else:
-            table.add_column(column, overflow="fold", no_wrap=noted)
-    for row in rows:
-        table.add_row(*(styled(cell) for cell in row))
-    return table
 
 
 class Output:
@@ -109,7 +91,9 @@ class Output:
         elif not rows:
             self.say(empty or "nothing found")
         elif self.console.is_terminal:
-            self.console.print(make_table(columns, rows))
+            from deploysteps.cli.tables import table
+
+            self.console.print(table(columns, rows, self.console.width))
         else:
             click.echo(plain(columns, rows))
 
