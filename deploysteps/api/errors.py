@@ -24,6 +24,9 @@ LOG = logging.getLogger(__name__)
 _LONGEST = 4096
 _RETRY_AFTER = (2, 10)
 """Seconds; drawn anew for each answer, so that those refused together do not return together."""
+TOLD_WHEN = ("/v1/lookup", "/v1/heartbeat", "/v1/events/stream")
+"""Paths whose callers come in crowds, and are told when to come back. The others are not:
+python-ironicclient stumbles over ``Retry-After``, and neither shows the error nor tries again."""
 
 _OF_THE_DATABASE: dict[type[Exception], str] = {
     exceptions.DatabaseUnavailable: "The database does not answer; try again.",
@@ -91,8 +94,6 @@ def _answer(resp: falcon.Response, status: int, inner: dict[str, Any]) -> None:
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
     resp.data = envelope(inner)
-    if status == 503:
-        resp.set_header("Retry-After", str(random.randint(*_RETRY_AFTER)))
 
 
 def _fault(resp: falcon.Response, status: int, text: str) -> None:
@@ -121,6 +122,8 @@ def _ours(
         LOG.warning("%s: %s", call.of(req).request_id, secrets.masked_urls(text))
         text = _OF_THE_DATABASE[type(exc)]
     _fault(resp, exc.code, secrets.masked_urls(text))
+    if exc.code == 503 and req.path.startswith(TOLD_WHEN):
+        resp.set_header("Retry-After", str(random.randint(*_RETRY_AFTER)))
 
 
 def _version(
