@@ -206,6 +206,7 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
     sa.Boolean: {True: "true", False: "false"}.__getitem__,
     sa.String: _text,
     types.ShortText: _text,
+    types.UuidText: _text,
     types.LongText: _text,
     types.Utc: lambda value: f'"{types.timestamp(value)}"',
 }
