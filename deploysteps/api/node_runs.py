@@ -88,5 +88,7 @@ def _shown(
         last, clocks = attempts[-1], waiting.clocks(resource.conf, RUNS[run.flow])
         beat = node.agent_heartbeat_column
         silent = waiting.given_up_at(last.owner, last.waiting_since, beat, clocks)
+        if silent is not None:  # later where nobody could be heard: the conductor has said when
+            silent = waiting.latest(silent, last.due_at)
     document = render.run(run, attempts, plan=plan, silent_at=silent)
     return permits.run_shown(req, node, document)

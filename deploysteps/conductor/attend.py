@@ -96,7 +96,6 @@ def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
     if flow is None or attempt is None or attempt.state != runs.WAITING or key_of(attempt) != key:
         LOG.debug("Node %s: %s ended before it was looked at", task.node.uuid, key)
         return
-    now = types.utcnow()
     signal = attempt.signal
     if signal == "abort":
         engine.abort(task, flow)
@@ -104,8 +103,8 @@ def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
         engine.resume(task, flow)
     elif signal == "fail":
         engine.fail_waiting(task, flow, answers.Failed(attempt.signal_detail or "it failed"))
-    elif attempt.deadline_at is not None and now >= attempt.deadline_at:
-        engine.time_out(task, flow, _too_long(attempt))
+    elif _is_too_long(attempt):
+        _last_look(task, flow, attempt)
     elif beat is not None or signal == "beat":
         _heard(task, flow, attempt, beat or _remembered(task, attempt))
     elif attempt.poll is not None and attempt.owner in _ASKED:
@@ -118,6 +117,18 @@ def attend(task: TaskManager, key: Key, beat: Beat | None = None) -> None:
 
 _ASKED = ("poller", "agent")
 """Owners of waits that may be asked after on the timer."""
+
+
+def _is_too_long(attempt: StepAttempt) -> bool:
+    return attempt.deadline_at is not None and types.utcnow() >= attempt.deadline_at
+
+
+def _last_look(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> None:
+    """Give a wait up that is at its limit; polled work may have ended since it was asked after."""
+    if attempt.poll is not None and attempt.owner in _ASKED:
+        _poll(task, flow, attempt)
+    else:
+        engine.time_out(task, flow, _too_long(attempt))
 
 
 def _too_long(attempt: StepAttempt) -> str:
@@ -298,13 +309,17 @@ def _rearm(
 
 def _silent_at(task: TaskManager, flow: StepFlow, attempt: StepAttempt) -> Any:
     beat, clocks = task.node.agent_heartbeat_column, attempts.clocks(task, flow)
-    return waiting.given_up_at(attempt.owner, attempt.waiting_since, beat, clocks)
+    heard = waiting.latest(beat, task.runtime.hearing.since())
+    return waiting.given_up_at(attempt.owner, attempt.waiting_since, heard, clocks)
 
 
 def _wait_on(
     task: TaskManager, flow: StepFlow, attempt: StepAttempt, ask_after: float | None = None
 ) -> None:
-    """Go on waiting, unless the agent that ends the wait has been silent for too long."""
+    """Go on waiting, unless that is at its limit, or the agent has been silent for too long."""
+    if _is_too_long(attempt):
+        engine.time_out(task, flow, _too_long(attempt))
+        return
     limit = attempts.clocks(task, flow).silence
     silent = _silent_at(task, flow, attempt)
     if silent is None or types.utcnow() < silent:

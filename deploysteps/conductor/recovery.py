@@ -14,6 +14,7 @@ from deploysteps import exceptions, states
 from deploysteps.conductor import attempts, endings, engine, policy, power, words
 from deploysteps.conductor.attend import guarded
 from deploysteps.conductor.charge import Charge, is_of_group, left_alone
+from deploysteps.conductor.liveness import Liveness
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.task_manager import TaskManager, adopt
 from deploysteps.conductor.workers import Slot
@@ -41,6 +42,7 @@ class Recovery:
         :param before: when the conductor of this name was heard of last, in its life before.
         """
         self._runtime = runtime
+        self._liveness = Liveness(runtime)
         self._warned: set[str] = set()
         self._began = types.utcnow()
         self._before = before
@@ -53,9 +55,8 @@ class Recovery:
             is from a life before, and nothing is in between two operations.
         """
         runtime = self._runtime
-        timeout = runtime.conf.conductor.heartbeat_timeout
         others = [c for c in conductors.listing(runtime.database) if c.hostname != runtime.host]
-        alive = {c.hostname for c in others if conductors.is_alive(c, timeout)}
+        alive = self._liveness.alive(others)
         self._heard = {c.hostname: c.updated_at for c in others}
         if starting:
             self._pass_waits_on()

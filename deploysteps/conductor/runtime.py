@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from deploysteps import exceptions
 from deploysteps.access.enforcer import Enforcer
+from deploysteps.conductor.hearing import Hearing
 from deploysteps.conductor.workers import Workers
 from deploysteps.db.engine import Database
 from deploysteps.db.transitions import Key
@@ -43,6 +44,11 @@ class Runtime:
     """uuid of each allocation whose nodes are all locked -> how often it is still tried."""
     allocates: threading.Thread | None = None
     """Tries them; there is one while there are any."""
+
+    @functools.cached_property
+    def hearing(self) -> Hearing:
+        """Since when agents are heard."""
+        return Hearing(self.conf.conductor.heartbeat_timeout)
 
     @functools.cached_property
     def rules(self) -> Enforcer:

@@ -165,6 +165,7 @@ class Service:
         self._driver_periodics = Periodics(runtime, self._manager)
         self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
         _tell_others(self.database, conf)
+        runtime.hearing.note(conductors.last_heard(self.database))
         conductors.register(
             self.database, runtime.host, runtime.boot_id, registry.offers(), group_of(runtime)
         )
@@ -254,7 +255,10 @@ class _Periodic:
         runtime = self._runtime
         if self._displaced.is_set():
             return
-        if not conductors.touch(runtime.database, runtime.host, runtime.boot_id):
+        before = conductors.last_heard(runtime.database)
+        if conductors.touch(runtime.database, runtime.host, runtime.boot_id):
+            runtime.hearing.note(before)
+        elif not runtime.stopping.is_set():  # else it has left meanwhile
             LOG.critical(
                 "Another process took the name %s; this one takes nothing new and is to end. "
                 "Give each conductor a [DEFAULT] host of its own",

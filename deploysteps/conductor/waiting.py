@@ -48,6 +48,11 @@ def earliest(*times: Time | None) -> Time | None:
     return min((time for time in times if time is not None), default=None)
 
 
+def latest(*times: Time | None) -> Time | None:
+    """Return the last of some times; None was never."""
+    return max((time for time in times if time is not None), default=None)
+
+
 def deadline(owner: Owner, limit: float | None, since: Time, clocks: Clocks) -> Time | None:
     """Return when the wait is over for good.
 
@@ -68,7 +73,10 @@ def silent_at(since: Time, last_beat: Time | None, clocks: Clocks) -> Time | Non
 def given_up_at(
     owner: str | None, since: Time | None, last_beat: Time | None, clocks: Clocks
 ) -> Time | None:
-    """Return when a wait ends for want of heartbeats; None where the agent does not end it."""
+    """Return when a wait ends for want of heartbeats; None where the agent does not end it.
+
+    :param last_beat: or when agents began to be heard, where that was later.
+    """
     return silent_at(since, last_beat, clocks) if owner == "agent" and since else None
 
 

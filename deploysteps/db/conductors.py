@@ -72,11 +72,12 @@ def register(
 
 
 def touch(database: Database, hostname: str, boot_id: str) -> bool:
-    """Say that a conductor lives; False when another process took its name."""
+    """Say that a conductor lives; False when it has left, or another process took its name."""
     query = (
         sa.update(Conductor)
         .where(Conductor.hostname == hostname, Conductor.boot_id == boot_id)
-        .values(updated_at=types.utcnow(), online=True)
+        .where(Conductor.online.is_(True))
+        .values(updated_at=types.utcnow())
     )
     return database.write(lambda c: c.execute(query).rowcount, happened=again) == 1
 
@@ -127,6 +128,34 @@ def is_alive(conductor: Conductor, timeout: float) -> bool:
 def heard(database: Database, hostname: str) -> datetime.datetime | None:
     """Return when a conductor was heard of last; None: never."""
     query = sa.select(Conductor.updated_at).where(Conductor.hostname == hostname)
+    return database.read(lambda c: c.execute(query).scalar())
+
+
+_SERVERS_TIME = {
+    "postgresql": sa.text("SELECT clock_timestamp() AT TIME ZONE 'utc'"),
+    "mysql": sa.text("SELECT utc_timestamp(6)"),
+}
+
+
+def clock_ahead(database: Database) -> float:
+    """Return the seconds by which this machine's clock is ahead of the database server's.
+
+    Negative: behind it. 0 where there is no server, or no more than the question has taken.
+    """
+    query = _SERVERS_TIME.get(database.dialect)
+    if query is None:
+        return 0.0
+    before = datetime.datetime.now(datetime.UTC)
+    told: Any = database.read(lambda c: c.execute(query).scalar())
+    after, server = datetime.datetime.now(datetime.UTC), told.replace(tzinfo=datetime.UTC)
+    if server < before:
+        return float((before - server).total_seconds())
+    return min(float((after - server).total_seconds()), 0.0)
+
+
+def last_heard(database: Database) -> datetime.datetime | None:
+    """Return when any conductor was heard of last; None: never."""
+    query = sa.select(sa.func.max(Conductor.updated_at))
     return database.read(lambda c: c.execute(query).scalar())
 
 
