@@ -155,6 +155,22 @@ def _old_way(found: Installation) -> Result:
     )
 
 
+def _nodes(found: Installation) -> Result:
+    """Compare nodes with what is offered here; another conductor may offer what this lacks."""
+    if not found.usable or found.registry is None:
+        return _SKIPPED
+    lacking = []
+    for row, count in upgrades.in_use(found.database):
+        try:
+            found.registry.build(row)
+        except exceptions.DeployStepsException as exc:
+            lacking.append(f"{count} node(s), such as {row.uuid}: {exc}")
+    if not lacking:
+        return GOOD
+    told = "; ".join(lacking[:_NODES_SHOWN])
+    return Result(Code.WARNING, f"not offered by what is installed and enabled here: {told}")
+
+
 def _saved(found: Installation) -> Result:
     if not found.usable or found.registry is None:
         return _SKIPPED
@@ -174,5 +190,6 @@ CHECKS: dict[str, Callable[[Installation], Result]] = {
     "online data migrations": _data,
     "deployments begun the old way": _old_way,
     "deploy templates and runbooks": _saved,
+    "nodes and their drivers": _nodes,
 }
 """In the order they are made: later ones need what earlier ones found."""

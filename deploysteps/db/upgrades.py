@@ -17,7 +17,7 @@ from oslo_db import exception as db_exc
 from deploysteps import exceptions
 from deploysteps.db.engine import Database, again
 from deploysteps.db.failures import reason_of
-from deploysteps.db.models import Base, Node, Port, StepAttempt, StepRun, table
+from deploysteps.db.models import INTERFACE_COLUMNS, Base, Node, Port, StepAttempt, StepRun, table
 from deploysteps.db.runs import BY_STEPS, OLD_WAY
 
 
@@ -216,3 +216,18 @@ def begun_the_old_way(database: Database, limit: int) -> tuple[list[str], int]:
         return uuids, int(connection.execute(count).scalar() or 0)
 
     return database.read(work)
+
+
+def in_use(database: Database) -> list[tuple[Any, int]]:
+    """Return what nodes have as their driver and interfaces, and how many have it.
+
+    Each a row with a node's columns of that kind, and one's ``uuid``.
+    """
+    nodes = table(Node)
+    columns = [nodes.c.driver, *(nodes.c[name] for name in INTERFACE_COLUMNS.values())]
+    query = (
+        sa.select(sa.func.min(nodes.c.uuid).label("uuid"), sa.func.count(), *columns)
+        .group_by(*columns)
+        .order_by(sa.literal_column("1"))
+    )
+    return [(row, int(row[1])) for row in database.read(lambda c: list(c.execute(query).all()))]

@@ -15,6 +15,7 @@ NAMES = (
     "online data migrations",
     "deployments begun the old way",
     "deploy templates and runbooks",
+    "nodes and their drivers",
 )
 
 
@@ -49,7 +50,7 @@ def told(run):
 
 
 def old_run(database, **values):
-    node = nodes.insert(database, {"driver": "x", "provision_state": "wait call-back"})
+    node = nodes.insert(database, {"driver": "fake-hardware", "provision_state": "wait call-back"})
     row = {"uuid": node.uuid, "node_id": node.id, "flow": "deploy", "plan": [], "mechanism": None}
     row |= {"started_at": types.utcnow(), **values}
     database.write(lambda c: c.execute(table(StepRun).insert().values(row)) and None)
@@ -137,3 +138,16 @@ def test_it_could_not_look(run):
     result = run(*CHECK, env={"OS_DATABASE__CONNECTION": "nonsense"})
     assert result.exit_code == 255 and "[database] connection" in result.stderr
     assert "Traceback" in run("--debug", *CHECK, env=away).stderr
+
+
+def test_nodes_whose_driver_lost_an_interface(told, database):
+    """F47: before the last conductor that offers it is upgraded."""
+    fine = {"driver": "fake-hardware", "provision_state": "available", "bios_interface": "fake"}
+    nodes.insert(database, fine)
+    assert told()[0] == 0
+    gone = [nodes.insert(database, {**fine, "firmware_interface": "gone"}) for _ in range(3)]
+    code, checks = told()
+    result, details = checks["nodes and their drivers"]
+    assert (code, result) == (1, "warning")
+    assert "3 node(s), such as" in details and "firmware interface 'gone'" in details
+    assert any(node.uuid in details for node in gone)
