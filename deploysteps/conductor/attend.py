@@ -48,7 +48,7 @@ def guarded(work: Callable[..., None]) -> Callable[..., None]:
             LOG.warning("Node %s: %s The work stops here.", task.node.uuid, told)
         except exceptions.DatabaseUnavailable as exc:
             # No failure of the node's: it goes on from what is written, as after a crash.
-            LOG.error("Node %s: %s Recovery goes on from here.", task.node.uuid, exc)
+            LOG.error("Node %s: recovery goes on from here: %s", task.node.uuid, exc)
             task.abandon()
         except BaseException as exc:
             trace = words.traced(exc, task.masker())

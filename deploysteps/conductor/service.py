@@ -240,9 +240,9 @@ class _Periodic:
     def start(self) -> periodics.PeriodicWorker:
         conf = self._runtime.conf.conductor
         jobs = (
-            (self._keep_alive, conf.heartbeat_interval),
-            (self._recover, conf.recovery_interval),
-            (self._prune, _PRUNE_INTERVAL),
+            ("Writing a sign of life", self._keep_alive, conf.heartbeat_interval),
+            ("Recovering what was cut off", self._recover, conf.recovery_interval),
+            ("Removing what is kept no longer", self._prune, _PRUNE_INTERVAL),
         )
         worker = periodics.PeriodicWorker(
             [(periodics.periodic(every)(job), (), {}) for job, every in map(_wrapped, jobs)],
@@ -305,10 +305,10 @@ def _tell_others(database: Database, conf: cfg.ConfigOpts) -> None:
         )
 
 
-def _wrapped(job: tuple[Any, float]) -> tuple[Any, float]:
+def _wrapped(job: tuple[str, Any, float]) -> tuple[Any, float]:
     """Return a job that tells of its errors and is called again all the same."""
-    call, every = job
-    trouble = Trouble(LOG, call.__name__)
+    what, call, every = job
+    trouble = Trouble(LOG, what)
 
     def run() -> None:
         with trouble.kept_going():  # a database that is away must not end the clock

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from deploysteps import exceptions, states
 from deploysteps.conductor import recovery
 from deploysteps.conductor import runtime as runtimes
+from deploysteps.conductor import service as services
 from deploysteps.conductor.recovery import Recovery
 from deploysteps.conductor.service import Service
 from deploysteps.conductor.workers import Workers
@@ -199,6 +201,18 @@ def test_a_second_process_of_the_same_name_on_one_machine_is_refused(sqlite, sta
         start(sqlite)
     first.stop()
     start(sqlite)
+
+
+def test_the_clocks_tell_what_they_do_in_words(sqlite, start, monkeypatch, caplog):
+    """F52: the log said `_keep_alive failed`, which is a name in the code."""
+    jobs = []
+    monkeypatch.setattr(
+        services.periodics, "PeriodicWorker", lambda given, **_: jobs.extend(given) or Mock()
+    )
+    start(sqlite)
+    monkeypatch.setattr(conductors, "last_heard", Mock(side_effect=exceptions.DatabaseFull("full")))
+    jobs[0][0]()
+    assert "Writing a sign of life failed; it is tried again: full" in caplog.text
 
 
 def test_waiting_for_a_database_can_be_given_up(conf):
