@@ -175,7 +175,7 @@ def conf(tmp_path: Path) -> cfg.ConfigOpts:
         "step_poll_interval": 0.2,
         "node_locked_retry_interval": 0.05,
         "heartbeat_interval": 0.5,
-        "heartbeat_timeout": 5,
+        "heartbeat_timeout": 30,
         "recovery_interval": 1,
         "graceful_shutdown_timeout": 5,
         "workers_pool_size": 20,

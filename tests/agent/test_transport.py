@@ -214,7 +214,7 @@ def test_an_answer_that_drips_ends_in_time():
             with connection:
                 connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-                for _ in range(100):
+                for _ in range(600):
                     try:
                         connection.sendall(b" ")
                     except OSError:
@@ -233,7 +233,7 @@ def test_an_answer_that_drips_ends_in_time():
                 read_timeout=0.5,
                 largest=10_000,
             )
-        assert time.monotonic() - began < 9, "it drips for ten"
+        assert time.monotonic() - began < 30, "it drips for a minute"
 
 
 def test_one_that_is_not_there_is_not_waited_for_as_one_at_work(monkeypatch):

@@ -55,7 +55,7 @@ def test_of_two_changes_of_a_port_none_is_lost(conf, sqlite, start):
         """A conductor that gets the changes when both clients have read the port."""
 
         def __getattr__(self, name):
-            both.wait(10)
+            both.wait(60)
             return getattr(service.client, name)
 
     found = {}

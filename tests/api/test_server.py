@@ -44,7 +44,7 @@ def test_an_address_that_is_taken_is_refused_by_name(conf):
         Server(conf, simple).start()
     first.stop()
     again = listening(conf, port=port)
-    assert requests.get(again.address, timeout=10).text == "ok"
+    assert requests.get(again.address, timeout=60).text == "ok"
     again.stop()
     again.stop()
 
@@ -64,7 +64,7 @@ def test_ipv6(conf):
     except exceptions.ConfigurationError as exc:
         pytest.skip(str(exc))
     assert server.address.startswith("http://[::1]:")
-    assert requests.get(server.address, timeout=10).text == "ok"
+    assert requests.get(server.address, timeout=60).text == "ok"
     server.stop()
 
 
@@ -73,20 +73,20 @@ def test_stopping_lets_a_request_in_flight_finish(conf):
 
     def slow(environ, start_response):
         inside.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return simple(environ, start_response)
 
     server = listening(conf, slow)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        answer = pool.submit(requests.get, server.address, timeout=30)
-        assert inside.wait(20)
+        answer = pool.submit(requests.get, server.address, timeout=60)
+        assert inside.wait(60)
         stopped = pool.submit(server.stop)
         time.sleep(0.3)
         go.set()
         assert answer.result().text == "ok"
-        stopped.result(timeout=20)
+        stopped.result(timeout=60)
     with pytest.raises(requests.ConnectionError):
-        requests.get(server.address, timeout=5)
+        requests.get(server.address, timeout=60)
 
 
 def test_what_goes_wrong_below_the_application_is_logged(conf, caplog):
@@ -94,7 +94,7 @@ def test_what_goes_wrong_below_the_application_is_logged(conf, caplog):
         raise ZeroDivisionError
 
     server = listening(conf, broken)
-    assert requests.get(server.address, timeout=10).status_code == 500
+    assert requests.get(server.address, timeout=60).status_code == 500
     server.stop()
     assert "ZeroDivisionError" in caplog.text and "Traceback" in caplog.text
 
@@ -120,7 +120,7 @@ def test_a_large_body_is_answered_in_words_over_a_socket(conf, http):
 def test_a_body_larger_than_any_patience_is_cut_off(http):
     """F14: the announced length alone is enough."""
     place = http.server.address.removeprefix("http://")
-    connection = HTTPConnection(place, timeout=20)
+    connection = HTTPConnection(place, timeout=60)
     connection.putrequest("POST", "/v1/nodes")
     connection.putheader("Content-Length", str(10**12))
     connection.endheaders()
@@ -201,7 +201,7 @@ def test_headers_without_end_are_cut_off(http):
 def begun(server, sent):
     """A connection on which a part of a request was sent."""
     host, _, port = server.address.removeprefix("http://").rpartition(":")
-    line = socket.create_connection((host, int(port)), timeout=20)
+    line = socket.create_connection((host, int(port)), timeout=60)
     line.sendall(sent)
     return line
 
@@ -325,7 +325,7 @@ def test_no_request_is_lost_when_one_of_two_servers_stops(conf, monkeypatch):
     def client():
         while not stop.wait(0.02):
             for place in places:
-                connection = HTTPConnection(place, timeout=20)
+                connection = HTTPConnection(place, timeout=60)
                 try:
                     connection.connect()
                 except ConnectionRefusedError:
@@ -348,7 +348,7 @@ def test_no_request_is_lost_when_one_of_two_servers_stops(conf, monkeypatch):
         support.until(lambda: answered[places[1]] >= before + 50)
         stop.set()
         for one in clients:
-            one.result(20)
+            one.result(60)
     staying.stop()
     assert not lost
 
@@ -358,16 +358,16 @@ def test_stopping_does_not_wait_for_a_request_without_end(conf):
 
     def endless(environ, start_response):
         inside.set()
-        assert go.wait(30)
+        assert go.wait(60)
         return simple(environ, start_response)
 
     conf.set_override("graceful_shutdown_timeout", 0.2, group="conductor")
     server = listening(conf, endless)
     with begun(server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
-        assert inside.wait(20)
+        assert inside.wait(60)
         begin = time.monotonic()
         assert not server.stop()
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 30
         go.set()
 
 
@@ -392,8 +392,8 @@ def test_a_driver_that_wants_to_exit_does_not_stop_the_server(conf):
     server = listening(conf, create_app(conf, database, refusing))
     body = {"driver": "x"}
     for _ in range(2):
-        assert requests.post(f"{server.address}/v1/nodes", json=body, timeout=10).status_code == 500
-    assert requests.get(f"{server.address}/v1/nodes", timeout=10).status_code == 200
+        assert requests.post(f"{server.address}/v1/nodes", json=body, timeout=60).status_code == 500
+    assert requests.get(f"{server.address}/v1/nodes", timeout=60).status_code == 200
     server.stop()
     database.dispose()
 
@@ -413,7 +413,7 @@ def test_an_abort_is_answered_soon_amid_heartbeats(http, service):
             while not stop.is_set():
                 url = f"{http.server.address}/v1/heartbeat/{node.uuid}"
                 headers = {"X-OpenStack-Ironic-API-Version": "1.68"}
-                seen.add(session.post(url, json=body, headers=headers, timeout=30).status_code)
+                seen.add(session.post(url, json=body, headers=headers, timeout=60).status_code)
 
     agents = [threading.Thread(target=agent) for _ in range(16)]
     for thread in agents:

@@ -47,7 +47,7 @@ def address_of(server):
 
 
 def test_it_answers_https_and_says_so_in_links(server, pair):
-    answer = requests.get(f"{server.address}/v1/", verify=str(pair[0]), timeout=20)
+    answer = requests.get(f"{server.address}/v1/", verify=str(pair[0]), timeout=60)
     assert server.address.startswith("https://")
     assert answer.status_code == 200
     assert answer.json()["links"][0]["href"] == f"{server.address}/v1/"
@@ -58,15 +58,15 @@ def test_a_connection_is_kept_for_many_requests(server, pair):
     with requests.Session() as session:
         session.verify, session.trust_env = str(pair[0]), False
         for _ in range(20):
-            assert session.get(f"{server.address}/v1/nodes", timeout=20).status_code == 200
+            assert session.get(f"{server.address}/v1/nodes", timeout=60).status_code == 200
         big = {"driver": ["no name"], "extra": {"a": "x" * 3_000_000}}
-        assert session.post(f"{server.address}/v1/nodes", json=big, timeout=30).status_code == 400
-        assert session.get(f"{server.address}/v1/nodes", timeout=20).status_code == 200
+        assert session.post(f"{server.address}/v1/nodes", json=big, timeout=60).status_code == 400
+        assert session.get(f"{server.address}/v1/nodes", timeout=60).status_code == 200
 
 
 def test_who_does_not_trust_the_certificate_says_so(server):
     with pytest.raises(requests.exceptions.SSLError):
-        requests.get(server.address, timeout=20)
+        requests.get(server.address, timeout=60)
 
 
 def test_clients_that_do_not_shake_hands_keep_nobody_out(server, pair):
@@ -75,9 +75,9 @@ def test_clients_that_do_not_shake_hands_keep_nobody_out(server, pair):
     try:
         begun = time.monotonic()
         for _ in range(5):
-            answer = requests.get(f"{server.address}/", verify=str(pair[0]), timeout=20)
+            answer = requests.get(f"{server.address}/", verify=str(pair[0]), timeout=60)
             assert answer.status_code == 200
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 25
     finally:
         for one in silent:
             one.close()
@@ -85,12 +85,12 @@ def test_clients_that_do_not_shake_hands_keep_nobody_out(server, pair):
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x00" * 100, b"\x16\x03"])
 def test_what_is_no_handshake_ends_the_connection_and_nothing_else(server, pair, sent):
-    with socket.create_connection(address_of(server), timeout=20) as plain:
+    with socket.create_connection(address_of(server), timeout=60) as plain:
         plain.sendall(sent)
         if sent.startswith(b"GET"):
             told = plain.recv(1000)
             assert told.startswith(b"HTTP/1.1 400 ") and told.endswith(b"https://")
-    assert requests.get(server.address, verify=str(pair[0]), timeout=20).status_code == 200
+    assert requests.get(server.address, verify=str(pair[0]), timeout=60).status_code == 200
 
 
 def connected(server, **settings):
@@ -99,7 +99,7 @@ def connected(server, **settings):
     for name, value in settings.items():
         setattr(context, name, value)
     with (
-        socket.create_connection(address_of(server), timeout=20) as plain,
+        socket.create_connection(address_of(server), timeout=60) as plain,
         context.wrap_socket(plain) as line,
     ):
         return line.version()
@@ -133,10 +133,10 @@ def test_it_stops_with_clients_connected(secure, sqlite, pair):
     server.start()
     with requests.Session() as session:
         session.verify, session.trust_env = str(pair[0]), False
-        assert session.get(server.address, timeout=20).status_code == 200
+        assert session.get(server.address, timeout=60).status_code == 200
         begun = time.monotonic()
         assert server.stop()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
 
 
 def test_a_request_cannot_choose_the_scheme_of_links(server, pair):
@@ -144,7 +144,7 @@ def test_a_request_cannot_choose_the_scheme_of_links(server, pair):
     context = ssl.create_default_context(cafile=str(pair[0]))
     host, port = address_of(server)
     with (
-        socket.create_connection((host, port), timeout=20) as plain,
+        socket.create_connection((host, port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname=host) as line,
     ):
         head = f"GET http://{host}:{port}/v1/ HTTP/1.1\r\nHost: {host}:{port}\r\n"

@@ -170,7 +170,7 @@ class Ended(NamedTuple):
     value: Any
 
 
-def forked(work: Callable[[], Any], limit: float = 60) -> Ended:
+def forked(work: Callable[[], Any], limit: float = 120) -> Ended:
     """Run ``work`` in a fork of this process and return what it returned.
 
     :param limit: seconds; then it is killed, and that is an error.
@@ -229,7 +229,7 @@ class Answer:
         """Tell whether it has answered."""
         return bool(select.select([self._pipe], [], [], 0)[0])
 
-    def result(self, limit: float = 30) -> Any:
+    def result(self, limit: float = 90) -> Any:
         """Return the answer."""
         assert select.select([self._pipe], [], [], limit)[0], "the other process hangs"
         told = json.loads(self._pipe.readline() or '{"error": "the other process died"}')
@@ -303,7 +303,7 @@ def nothing_else(conductor: Stepwise, node: Node, attempt: StepAttempt) -> bool:
 
 
 def drive(
-    conductor: Stepwise, eyes: Database, uuid: str, world: World = nothing_else, limit: float = 20
+    conductor: Stepwise, eyes: Database, uuid: str, world: World = nothing_else, limit: float = 60
 ) -> Node:
     """Be the world around a node until it is stable and unlocked; return it."""
     until = time.monotonic() + limit

@@ -66,7 +66,7 @@ def _deploys(conductor: Stepwise, node: Node) -> None:
 
 def _sends(conductor: Stepwise, node: Node) -> None:
     """Go round until everything is taken; one delivery at a time, as events of one node are."""
-    receiver, until = _receiver(conductor), time.monotonic() + 20
+    receiver, until = _receiver(conductor), time.monotonic() + 60
     while True:
         receiver.round()
         while receiver._on_the_way:

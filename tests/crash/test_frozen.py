@@ -29,7 +29,7 @@ from tests.crash.journal import journal
 from tests.crash.stepwise import Peer, points, watched
 
 FROZEN, AWAKE = "conductor-1", "conductor-2"
-TIMEOUT = 1
+TIMEOUT = 3
 
 
 class Slow(Kinds):
@@ -111,7 +111,7 @@ def conductor_process(url: str, conf: Any, vendor: Any) -> Callable[..., Any]:
             made["service"].manager.do_node_deploy(None, made["node"].uuid)
             return made["node"].uuid
         elif order == "idle":
-            support.until(lambda: made["service"].runtime.workers.busy == 0, 30)
+            support.until(lambda: made["service"].runtime.workers.busy == 0)
         return None
 
     return do
@@ -170,7 +170,7 @@ def test_the_writes_of_a_conductor_that_was_taken_over_are_refused(
     before = seen(node)
     a_journal.touch()
     os.kill(peer.pid, signal.SIGCONT)
-    peer.ask("idle").result(40)
+    peer.ask("idle").result(90)
     time.sleep(0.5)  # its loops have a look at the node as well
     node = nodes.get(database, uuid)
     assert seen(node) == before
@@ -195,7 +195,7 @@ def test_a_conductor_that_wakes_is_alive_again_and_works(database, start, woken_
     support.settle(database, uuid, states.DEPLOYFAIL)
     a_journal.touch()
     os.kill(peer.pid, signal.SIGCONT)
-    peer.ask("idle").result(40)
+    peer.ask("idle").result(90)
     support.until(lambda: not silent(database, FROZEN))
     again = peer.ask("deploy", {}).result()
     support.settle(database, again, states.ACTIVE)
@@ -215,7 +215,7 @@ def test_a_conductor_that_is_frozen_in_a_transaction_does_not_hold_the_node(
     node = support.settle(database, uuid, states.DEPLOYFAIL, timeout=60)
     before = seen(node)
     os.kill(peer.pid, signal.SIGCONT)
-    peer.ask("idle").result(40)
+    peer.ask("idle").result(90)
     assert seen(nodes.get(database, uuid)) == before
     assert journal.runs() == ["prepare", "slow"]
 

@@ -48,7 +48,7 @@ class Gated(Kinds):
     @drivers.step(8, waits=True)
     def second(self, task):
         journal.note("run", "second", task)
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         return base.wait_state(task)
 
     def check_step(self, task, step):
@@ -68,7 +68,7 @@ def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
     found: list[Any] = [None] * len(calls)
 
     def run(place: int, call: Callable[[], Any]) -> None:
-        barrier.wait(20)
+        barrier.wait(60)
         try:
             found[place] = call()
         except Exception as exc:
@@ -190,7 +190,7 @@ class Two(Kinds):
     @drivers.step(8, waits=True)
     def second(self, task):
         journal.note("run", "second", task)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not journal.path.with_suffix(".go").exists():
             assert time.monotonic() < until
             time.sleep(0.001)

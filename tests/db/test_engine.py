@@ -112,7 +112,7 @@ def test_a_server_that_is_down_is_waited_for_and_named(kind):
     began = time.monotonic()
     with pytest.raises(exceptions.DatabaseUnavailable, match="127.0.0.1:1/ironic") as e:
         database.wait_ready(told.append)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     (line,) = told
     assert "waiting up to 1.5 s for the database" in line and "127.0.0.1" in line
     assert "refused" in line and "refused" in str(e.value)
@@ -380,7 +380,7 @@ def test_a_server_without_room_is_known_by_its_code(database, pauses):
 def test_two_writers_in_each_others_way(database, make):
     """A real deadlock on the servers; on SQLite one writer waits for the other."""
     first, second = make(database, name="1"), make(database, name="2")
-    meet = threading.Barrier(2, timeout=10)
+    meet = threading.Barrier(2, timeout=60)
     errors, tries = [], []
 
     def run(*nodes_):
@@ -421,10 +421,10 @@ def test_a_file_that_another_process_writes_to(tmp_path):
     with other.engine.connect() as connection:
         begun = connection.begin()
         timer = threading.Timer(0.6, begun.rollback)
-        timer.start()
         began = time.monotonic()
+        timer.start()
         mine.write(insert("a"))
-        assert time.monotonic() - began > 0.4
+        assert time.monotonic() - began > 0.5
         timer.join()
     assert ids(mine) == ["a"]
     mine.dispose(), other.dispose()
@@ -555,7 +555,7 @@ def test_reading_writes_nothing_and_waits_for_nobody(database, make):
 
     writer = threading.Thread(target=lambda: database.write(work))
     writer.start()
-    assert held.wait(10)
+    assert held.wait(60)
     assert nodes.get(database, "a").fault is None
     assert writer.is_alive(), "it has waited for the writer"
     done.set()

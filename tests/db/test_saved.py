@@ -112,7 +112,7 @@ def test_of_two_changes_from_one_reading_the_second_is_refused(database, saved):
     start = threading.Barrier(4)
 
     def change(number: int) -> None:
-        start.wait(10)
+        start.wait(60)
         try:
             room.update(database, "CUSTOM_A", {"extra": {"n": number}}, before={"extra": {"n": 0}})
             told.append("changed")

@@ -89,7 +89,7 @@ def test_two_that_add_at_once_do_not_pass_the_limit_together(database, make):
     start = threading.Barrier(6)
 
     def add(number: int) -> None:
-        start.wait(10)
+        start.wait(60)
         try:
             traits.add(database, node.id, [f"CUSTOM_NEW_{number}"])
             told.append("added")

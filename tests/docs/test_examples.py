@@ -107,7 +107,7 @@ class Page:
             env=os.environ | {"PYTHONPATH": str(self.folder)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

@@ -139,7 +139,7 @@ def test_no_node_is_given_twice(database):
 
     def worker(number):
         try:
-            barrier.wait(10)
+            barrier.wait(60)
             for one in wishes[number % 4 :: 4]:
                 for candidate in allocations.candidates(database, one):
                     if allocations.take(database, one, candidate):

@@ -357,7 +357,7 @@ def test_an_undeployment_counts_as_the_cleaning_it_leads_to(sqlite, start, conf)
 
     class Deploy(support.Deploy):
         def tear_down(self, task):
-            gate.wait(10)
+            gate.wait(60)
             return states.DELETED
 
     conf.set_override("max_concurrent_clean", 1, group="conductor")
@@ -412,11 +412,11 @@ def test_an_abort_in_the_last_step_puts_away_once(sqlite, start, flow):
 
     def last(task):
         entered.set()
-        go.wait(10)
+        go.wait(60)
 
     service = start(sqlite, vendor=vendor(last), deploy=Deploy)
     node = begun(service, flow, "last")
-    assert entered.wait(10)
+    assert entered.wait(60)
     service.manager.do_provisioning_action(None, node.uuid, "abort")
     go.set()
     node = ended(sqlite, node)
@@ -448,13 +448,13 @@ def test_maintenance_during_an_undeployment_fails_the_cleaning_after_it(sqlite, 
     class Deploy(support.Deploy):
         def tear_down(self, task):
             entered.set()
-            go.wait(10)
+            go.wait(60)
             return states.DELETED
 
     service = start(sqlite, vendor=vendor(must_not), deploy=Deploy)
     node = support.enrolled(service, provision_state=states.ACTIVE)
     service.manager.do_node_tear_down(None, node.uuid)
-    assert entered.wait(10)
+    assert entered.wait(60)
     service.manager.set_node_maintenance(None, node.uuid, True, "fire")
     go.set()
     node = ended(sqlite, node)

@@ -436,7 +436,7 @@ class Vendors(Vendor):
     @base.passthru(["POST"], require_exclusive_lock=False)
     def unlocked(self, task, http_method, **args):
         assert task.shared
-        self.gate.wait(10)
+        self.gate.wait(60)
         self._do("unlocked", http_method, args)
 
     @base.passthru(["GET"], async_call=False, require_exclusive_lock=False, method="look")

@@ -305,7 +305,7 @@ def test_a_lock_is_broken_by_the_fence_and_that_is_told(database, start):
     class Stuck(support.Vendor):
         @base.deploy_step(priority=50)
         def stuck(self, task):
-            stuck.wait(20)
+            stuck.wait(60)
             task.node.set_driver_internal_info("late", True)
             task.node.save()
 

@@ -110,7 +110,7 @@ def test_the_state_and_its_target_are_visible_before_the_verb_returns(database, 
     class Slow(support.Vendor):
         @base.deploy_step(priority=5)
         def slow(self, task):
-            release.wait(10)
+            release.wait(60)
 
     service = start(database, vendor=Slow)
     node = support.enrolled(service)

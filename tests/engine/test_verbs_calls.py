@@ -38,7 +38,7 @@ class Inspect(fake.FakeInspect):
         if how == "nonsense":
             return states.ACTIVE
         if how == "blocks":
-            self.gate.wait(10)
+            self.gate.wait(60)
         task.keep_inventory({"cpu": {"count": 4}}, {"raw": 1})
         return states.MANAGEABLE
 

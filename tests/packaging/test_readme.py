@@ -37,7 +37,7 @@ def run(folder, *args, env=None):
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -113,7 +113,7 @@ def test_the_requests_are_answered(tmp_path):
             )
             assert re.search(r"2\d\d$", found.stdout), request + found.stdout
             if target := re.search('"target": "(\\w+)"', request):
-                until = time.monotonic() + 30
+                until = time.monotonic() + 120
                 node = node_path("two")
                 while service.client.get(node)["provision_state"] != wanted[target[1]]:
                     assert time.monotonic() < until, request

@@ -19,7 +19,7 @@ POLL = [{"interface": "deploy", "step": "poll", "args": {"seconds": 60}, "priori
 DRIVE = {"meta_data": {"hostname": "node-1"}, "user_data": "#!/bin/sh\necho"}
 
 
-def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, "it did not become true in time"

@@ -198,7 +198,7 @@ def registry(conf: Any) -> Registry:
     return Registry(conf, find=lambda group: found[group])
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 15) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not (value := condition()):

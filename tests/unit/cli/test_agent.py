@@ -39,7 +39,7 @@ def boot(service):
         agent = SimulatedAgent(service.endpoint + "/v1/", MAC, tell=told.append, **more)
         started.append(agent)
         agent.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not any(text in line for line in told):
             assert time.monotonic() < until, told
             time.sleep(0.005)

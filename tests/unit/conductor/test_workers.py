@@ -23,7 +23,7 @@ def ids(workers, asks):
         workers.reserve().run(work)
 
     threading.Thread(target=ask).start()
-    assert done.wait(10)
+    assert done.wait(60)
     return found[0]
 
 
