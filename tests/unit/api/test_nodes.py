@@ -464,7 +464,7 @@ def test_a_mistake_in_a_query_is_4xx(api, query, status):
 
 @pytest.mark.parametrize("key", ["description", "last_error", "maintenance_reason"])
 def test_lists_are_sorted_by_long_texts_too(api, sqlite, many, key):
-    """``node list --long --sort last_error`` of the real client."""
+    """The OpenAPI document offered these, and they were refused."""
     for name, text in (("m1", "b" * 300), ("m2", "a"), ("m4", "b" * 299)):
         nodes.set_unlocked(sqlite, nodes.get(sqlite, name).id, {key: text})
     found, path = [], f"/v1/nodes?sort_key={key}&limit=2"
