@@ -366,7 +366,8 @@ _HEADERS: Document = {
         "schema": {"type": "string", "format": "uri-reference"},
     },
     "RetryAfter": {
-        "description": "Seconds to wait before the request is sent again.",
+        "description": "Seconds to wait before the request is sent again; agents and readers of "
+        "streams are told.",
         "schema": {"type": "integer"},
     },
 }
