@@ -17,7 +17,7 @@ from types import TracebackType
 from deploysteps.cli.client import Client, Unreachable
 from deploysteps.cli.errors import CommandError
 
-_START_SECONDS, _STOP_SECONDS = 60, 15
+_START_SECONDS, _STOP_SECONDS = 60, 60
 _PORTS = 15_000, 32_000
 """Below those of outgoing connections, on every common system."""
 

@@ -96,7 +96,7 @@ def hooked(conf, receiver):
         "secret": SECRET,
         "first_pause": 0.02,
         "longest_pause": 0.1,
-        "timeout": 1,
+        "timeout": 10,
         "max_tries": 4,
     }.items():
         conf.set_override(name, value, group="webhooks")
@@ -125,7 +125,7 @@ def test_what_happens_is_sent_signed_and_in_order(hooked, start, database, recei
         signed = headers["X-Deploysteps-Timestamp"].encode() + b"." + body
         digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
         assert headers["X-Deploysteps-Signature"] == f"sha256={digest}"
-        assert abs(int(headers["X-Deploysteps-Timestamp"]) - time.time()) < 60
+        assert abs(int(headers["X-Deploysteps-Timestamp"]) - time.time()) < 600
         event = json.loads(body)
         assert headers["X-Deploysteps-Event-Id"] == str(event["id"])
         assert headers["X-Deploysteps-Event"] == event["type"]
@@ -300,7 +300,7 @@ def test_one_process_at_a_time_sends(conf, start, sqlite, receiver):
     assert one.round() == one._every
     tell(sqlite, 3)
     assert two.round() == sending._STANDBY and receiver.got == []
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while len(receiver.got) < 3 and time.monotonic() < until:
         one.round()
         two.round()
