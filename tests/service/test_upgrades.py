@@ -112,7 +112,7 @@ old = rolling:Old
 QUICK = {
     "recovery_interval": 0.3,
     "heartbeat_interval": 0.3,
-    "heartbeat_timeout": 2,
+    "heartbeat_timeout": 5,
     "step_poll_interval": 0.2,
     "node_locked_retry_interval": 0.1,
 }
@@ -268,7 +268,7 @@ class Agent:
         self.token = None
 
     def beat(self, service):
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while True:
             answer = self._beat(service)
             if answer.status_code != 409 or time.monotonic() > until:
@@ -281,7 +281,7 @@ class Agent:
         address = service.client.endpoint
         if self.token is None:
             told = requests.get(
-                f"{address}/v1/lookup?node_uuid={self.uuid}", headers=headers, timeout=30
+                f"{address}/v1/lookup?node_uuid={self.uuid}", headers=headers, timeout=60
             )
             if told.status_code != 200:
                 return told
@@ -291,7 +291,7 @@ class Agent:
             f"{address}/v1/heartbeat/{self.uuid}",
             json={**body, "agent_version": "1"},
             headers=headers,
-            timeout=30,
+            timeout=60,
         )
 
 
@@ -319,7 +319,7 @@ def test_the_pinned_process_speaks_as_the_old_release(pair):
         answer = requests.get(
             f"{service.client.endpoint}/v1/nodes/{name}",
             headers={"X-OpenStack-Ironic-API-Version": "1.44"},
-            timeout=30,
+            timeout=60,
         )
         if newest is None:
             assert answer.status_code == 200
