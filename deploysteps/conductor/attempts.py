@@ -114,7 +114,6 @@ def finished(
             attempt,
             outcome,
             types.utcnow(),
-            waited=attempt.state == runs.WAITING,
             error=error,
             evidence=evidence or attempt.evidence,
         )

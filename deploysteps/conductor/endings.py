@@ -86,7 +86,6 @@ def end(task: Any, flow: StepFlow, ending: Ending) -> None:
                 attempt,
                 ending.attempt_outcome or ending.outcome,
                 now,
-                waited=attempt.state == runs.WAITING,
                 error=None if ending.attempt_outcome == SUCCESS else error,
                 evidence=words.evidence_of(ending.exception, mask, attempt.evidence),
             )

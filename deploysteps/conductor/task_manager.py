@@ -16,6 +16,7 @@ from deploysteps import counts, exceptions, secrets
 from deploysteps.conductor import charge, telling
 from deploysteps.conductor import runtime as runtimes
 from deploysteps.conductor.keeping import Keeping
+from deploysteps.conductor.patience import Patience
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.conductor.state_events import StateEvents
 from deploysteps.conductor.step_work import StepWork
@@ -90,6 +91,7 @@ class TaskManager(StepWork, Keeping, StateEvents):
         self._ports: Sequence[Port] | None = None
         self._spawn: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = None
         self._spawn_error: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+        self._patience: Patience | None = None
         node._writer = self._save
         node._reader = self._reread
 
@@ -198,10 +200,13 @@ class TaskManager(StepWork, Keeping, StateEvents):
                 unless_abort_of=unless_abort_of,
                 then=then,
                 tells=tell,
+                patience=self._patience,
             )
         except exceptions.LockLost:
             self.lost = True
             raise
+        if self._patience is not None:
+            self._patience.over()
         if told:
             before = self.node.was("provision_state")
             telling.count(told, self.runtime.registry, before, self.node.provision_state)
@@ -351,6 +356,7 @@ class TaskManager(StepWork, Keeping, StateEvents):
 
     def hand_over(self, slot: Slot, work: Callable[..., Any], *args: Any) -> None:
         """Run ``work(task, *args)`` in a worker that gives the lock back."""
+        self._patience = Patience(self.node.uuid, self.runtime.stopping)
 
         def run() -> None:
             if isinstance(self.context, RequestContext):

@@ -7,6 +7,7 @@ matter of timing, and looked up when the connection broke at COMMIT.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
@@ -28,6 +29,7 @@ from deploysteps.db.failures import (
     has_no_room,
     is_disconnect,
     is_transient,
+    is_unavailable,
     raise_unavailable,
     reason_of,
     size_of,
@@ -36,11 +38,15 @@ from deploysteps.db.failures import (
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
+Patience = Callable[[str], bool]
+"""Is told why a write cannot be done now, and answers whether it is tried once more."""
+
 _TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 _READ_ONLY = {counting.READ_ONLY: True}
 _TOO_LARGE = (1153, 1406)
 """MariaDB and MySQL: larger than a packet, larger than the column."""
+_NOT_NOW = (db_exc.DBError, sa_exc.DBAPIError, exceptions.DatabaseUnavailable)
 _LEAST_PACKET = 2**20
 """Bytes; what is smaller is never why a server hung up."""
 
@@ -164,6 +170,7 @@ class Database:
         work: Callable[[sa.Connection], T],
         *,
         happened: Callable[[sa.Connection], bool] | None = None,
+        patience: Patience | None = None,
     ) -> T:
         """Run ``work`` in one transaction and commit.
 
@@ -173,11 +180,13 @@ class Database:
         :class:`CommitUnknown` is raised, since a second try might do the work
         twice.
 
+        :param patience: asked after the last try, when the database is away or full:
+            True for one more.
         :raises DatabaseUnavailable: after the last try.
         :raises Invalid: a value is larger than the server takes.
         """
         pause = _FIRST_PAUSE
-        for left in range(_TRIES - 1, -1, -1):
+        for tries in itertools.count(1):
             unknown = False
             try:
                 with self._connected(self.engine) as connection:
@@ -195,14 +204,20 @@ class Database:
                     self.is_full = False
                     return result
             except (db_exc.DBError, sa_exc.DBAPIError) as exc:
-                if unknown and self._settled(happened, exc):
+                if unknown and self._settled(happened, exc, patience):
                     return result
                 self._refuse_too_large(exc)
-                if not (left and is_transient(exc)):
+                if tries >= _TRIES or not is_transient(exc):
                     self.is_full = has_no_room(exc)
-                    raise_unavailable(exc)
-                    raise
+                    if not (patience and is_unavailable(exc) and patience(reason_of(exc))):
+                        raise_unavailable(exc)
+                        raise
                 LOG.debug("Trying a transaction again: %s", type(exc).__name__)
+            except CommitUnknown:
+                raise
+            except exceptions.DatabaseUnavailable as exc:  # the pool has no connection
+                if not (patience and patience(exc.message)):
+                    raise
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
@@ -232,17 +247,20 @@ class Database:
             return float("inf")  # the server is away: that is why it hung up
 
     def _settled(
-        self, happened: Callable[[sa.Connection], bool] | None, cause: BaseException
+        self,
+        happened: Callable[[sa.Connection], bool] | None,
+        cause: BaseException,
+        patience: Patience | None,
     ) -> bool:
         if happened is None:
             raise CommitUnknown("the connection broke at COMMIT") from cause
         pause = _FIRST_PAUSE
-        for left in range(_TRIES - 1, -1, -1):
+        for tries in itertools.count(1):
             try:
                 with self.reading() as connection:
                     return happened(connection)
-            except (db_exc.DBError, sa_exc.DBAPIError) as exc:
-                if not left:
+            except _NOT_NOW as exc:
+                if tries >= _TRIES and not (patience and patience(reason_of(exc))):
                     raise CommitUnknown("the connection broke at COMMIT") from exc
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

@@ -63,6 +63,11 @@ def has_no_room(exc: BaseException) -> bool:
     return any(words in text for words in _NO_ROOM)
 
 
+def is_unavailable(exc: BaseException) -> bool:
+    """Tell whether the database is away, or takes nothing."""
+    return has_no_room(exc) or is_transient(exc)
+
+
 def raise_unavailable(exc: BaseException) -> None:
     """Tell that the database is away, or takes nothing, if that is what an error says.
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from deploysteps import exceptions
 from deploysteps.db import events, types
-from deploysteps.db.engine import Database
+from deploysteps.db.engine import Database, Patience
 from deploysteps.db.models import Node, StepRun, table
 from deploysteps.db.pages import fetch, rows_of, translating
 
@@ -232,6 +232,7 @@ def write(
     unless_abort_of: int | None = None,
     then: Callable[[sa.Connection], T] | None = None,
     tells: Callable[[T | None], Sequence[events.New]] | None = None,
+    patience: Patience | None = None,
 ) -> T | None:
     """Write under a lock: the fence, then the other statements, one commit.
 
@@ -242,6 +243,7 @@ def write(
     :param then: runs after them in the transaction; its result is returned.
     :param tells: is given that result, and returns what watchers are told;
         written last, so that only the commit can fail after it.
+    :param patience: see :meth:`Database.write`.
     :raises LockLost: the lock was taken away; nothing was written.
     :raises AbortAsked, Stale: see there; nothing was written.
     """
@@ -281,7 +283,7 @@ def write(
         raise exceptions.LockLost(node=lock.node_uuid)
 
     with translating({"uuid": lock.node_uuid, **values}):
-        result = database.write(work, happened=happened)
+        result = database.write(work, happened=happened, patience=patience)
     lock.generation = generation
     if unlock:
         lock.token = None

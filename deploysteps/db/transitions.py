@@ -65,11 +65,8 @@ _NO_WAIT: dict[str, Any] = {
     "reboot": False,
 }
 
-_FINISH = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state != FINISHED)
-_FINISH_RUNNING = _FINISH.values(
-    state=FINISHED, **_bound("finished_at", "outcome", "error", "evidence")
-)
-_FINISH_WAITING = _FINISH.values(
+_UNFINISHED = _where(sa.update(_ATTEMPT)).where(_ATTEMPT.c.state != FINISHED)
+_FINISH = _UNFINISHED.values(
     state=FINISHED, **_bound("finished_at", "outcome", "error", "evidence"), **_NO_WAIT
 )
 _WAIT_COLUMNS = ("owner", "reenter", "reboot", "waiting_since", "due_at", "deadline_at", "poll")
@@ -85,7 +82,7 @@ _BEGIN_RUNNING = (
 )
 _BEGIN_WAITING = (*_BEGIN_RUNNING, *_WAIT_COLUMNS)
 _NOT_CUT_SHORT = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal != "abort")
-_WAIT = _FINISH.where(_NOT_CUT_SHORT).values(
+_WAIT = _UNFINISHED.where(_NOT_CUT_SHORT).values(
     state=WAITING, signal=None, signal_detail=None, **_bound(*_WAIT_COLUMNS, "evidence")
 )
 _UNSIGNALLED = _ATTEMPT.c.signal.is_(None) | (_ATTEMPT.c.signal == "beat")
@@ -107,7 +104,7 @@ _SIGNAL = (
 _SIGNAL_OF_WAIT = _SIGNAL.where(
     _ATTEMPT.c.waiting_since == sa.bindparam("k_since", type_=types.Utc())
 )
-_CUT_SHORT = _FINISH.where(_UNSIGNALLED).values(signal="abort", **_bound("due_at"))
+_CUT_SHORT = _UNFINISHED.where(_UNSIGNALLED).values(signal="abort", **_bound("due_at"))
 
 
 _HOLD_RUN = (
@@ -158,7 +155,6 @@ def finish(
     outcome: str,
     now: datetime.datetime,
     *,
-    waited: bool,
     error: str | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> Also:
@@ -177,7 +173,7 @@ def finish(
         seconds=round(max((now - attempt.started_at).total_seconds(), 0.0), 6),
         error=events.shortened(error),
     )
-    return Also(_FINISH_WAITING if waited else _FINISH_RUNNING, values, must=True, tells=told)
+    return Also(_FINISH, values, must=True, tells=told)
 
 
 def wait(attempt: StepAttempt, values: Mapping[str, Any]) -> Also:
@@ -263,7 +259,7 @@ def send_signal(
     )
 
 
-_PROGRESS = _FINISH.values(**_bound("progress"))
+_PROGRESS = _UNFINISHED.values(**_bound("progress"))
 
 
 def report_progress(database: Database, key: Key, progress: Mapping[str, Any]) -> None:

@@ -184,10 +184,14 @@ def test_a_database_that_is_away_for_a_moment_after_a_commit_costs_no_step(stage
     assert breaking.breaks > 3
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_database_that_is_away_for_long_is_like_a_crash(stage, monkeypatch, how):
-    """F43, F52: the node is not failed for it; its work goes on when the database is back."""
+def test_a_database_that_is_away_for_long_costs_no_step_unless_the_conductor_is_stopped(
+    stage, monkeypatch, how, is_stopped
+):
+    """F43, F52: what was done is kept for it; a conductor that stops leaves it as a crash does."""
     monkeypatch.setattr(engine, "_TRIES", 2)
+    monkeypatch.setattr(engine, "_LONGEST_PAUSE", 0.01)
     found = stage("repeatable")
     breaking = Breaking(found.database)
     conductor = found.conductor(HOST)
@@ -199,18 +203,23 @@ def test_a_database_that_is_away_for_long_is_like_a_crash(stage, monkeypatch, ho
             breaking.commit(connection)
             return
         breaking.choose = lambda: breaking.commit
-        breaking.away = 10**6
+        breaking.away = 50
+        if is_stopped:
+            conductor.runtime.stopping.set()
         getattr(breaking, how)(connection)
 
     breaking.choose = lambda: commit
     conductor.manager.do_node_deploy(None, node.uuid)
+    assert (breaking.away > 0) is is_stopped
     breaking.away = 0
-    assert nodes.get(found.eyes, node.uuid).provision_state == states.DEPLOYING
-    conductor.recovery.sweep()
+    if is_stopped:
+        assert nodes.get(found.eyes, node.uuid).provision_state == states.DEPLOYING
+        conductor.runtime.stopping.clear()
+        conductor.recovery.sweep()
     drive(conductor, found.eyes, node.uuid)
     node = nodes.get(found.eyes, node.uuid)
     assert node.provision_state == states.ACTIVE, node.last_error
-    assert journal.count("run", "sync") == (2 if how == "before" else 1)
+    assert journal.count("run", "sync") == (2 if is_stopped and how == "before" else 1)
     checks.history_is_complete(found.eyes, node, support.last_run(found.eyes, node))
 
 

@@ -282,7 +282,7 @@ def test_the_wrong_fence_with_a_token_that_goes_meanwhile(sqlite, make, monkeypa
 def test_a_stale_further_statement_takes_everything_back(database, node):
     lock = take(database, node)
     _run_id, attempt = begun(database, node, lock)
-    done = transitions.finish(attempt, "success", types.utcnow(), waited=False)
+    done = transitions.finish(attempt, "success", types.utcnow())
     locks.write(database, lock, {}, [done])
     with pytest.raises(locks.Stale):
         locks.write(database, lock, {"last_error": "twice"}, [history(node), done], unlock=True)

@@ -68,7 +68,6 @@ def test_a_long_plan_and_long_errors(database, make):
             attempt,
             "failed",
             now,
-            waited=False,
             error=error,
             evidence={"text": error},
         ),

