@@ -108,13 +108,14 @@ def read_all(settings: cfg.ConfigOpts) -> tuple[Access, Service]:
     _refuse_no_address(settings)
     _refuse_open_door(settings)
 
-    from deploysteps.api import tls
+    from deploysteps.api import network_data, tls
     from deploysteps.api.access import Access
     from deploysteps.cli.db import refuse_other_file
     from deploysteps.conductor.service import Service
 
     access = Access.of(settings)
     tls.context(settings)
+    network_data.Checker(settings)
     service = Service(settings)
     refuse_other_file(service.database)
     return access, service

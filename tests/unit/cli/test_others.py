@@ -64,6 +64,7 @@ def test_the_sample_is_a_configuration(ok, tmp_path):
         ("auth_strategy = http_basic", "http_basic_auth_user_file"),
         ("[api]\nhost_ip = 0.0.0.0", "allow_public_noauth"),
         ("[api]\nenable_ssl_api = true\ncert_file = no\nkey_file = no", "cert_file no cannot"),
+        ("[api]\nnetwork_data_schema = no.json", "network_data_schema: cannot read no.json"),
         ("[oslo_policy]\npolicy_file = no.yaml", "policy_file no.yaml"),
         ("[database]\nconnection = oracle://x", "'oracle' is not supported"),
         ("[database]\nconnection = sqlite:///a.conf", "a.conf is no SQLite database"),
