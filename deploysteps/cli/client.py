@@ -160,7 +160,7 @@ class Client:
                 **more,
             )
         if answer.status_code >= 400:
-            raise self._refused(answer, path)
+            raise self._refused(answer, path, params or {})
         if answer.status_code >= 300:
             raise CommandError(
                 f"{secrets.masked_urls(self.endpoint)} leads to {_elsewhere(answer, path)} "
@@ -169,7 +169,9 @@ class Client:
             )
         return answer
 
-    def _refused(self, answer: requests.Response, path: str) -> CommandError:
+    def _refused(
+        self, answer: requests.Response, path: str, params: Mapping[str, Any]
+    ) -> CommandError:
         """Return what a refusal says, and what may be done about it."""
         status, told = answer.status_code, _told(answer)
         if status in _AWAY:
@@ -185,26 +187,29 @@ class Client:
             asked = answer.headers.get("WWW-Authenticate", "").partition(" ")[0].lower()
             hint = _NOT_TAKEN.get(self._sent) if self._sent else _HOW_TO_LOG_IN.get(asked)
             told += f"; {hint}" if hint else ""
-        if status == 404 and self._lacks(path):
+        if status == 404 and self._lacks(path, params.get("node")):
             told = (
                 f"{secrets.masked_urls(self.endpoint)} has no {path.rpartition('/')[2]} to ask "
                 f"for: it is another server of this API, or an older one (HTTP {status})"
             )
         return CommandError(told, code_of_status(status))
 
-    def _lacks(self, path: str) -> bool:
-        """Tell whether it is a path of ours, and not what stands above it, that is not there."""
+    def _lacks(self, path: str, node: str | None) -> bool:
+        """Tell whether it is a path of ours, and not the node it is asked of, that is not there."""
         found = _OURS.fullmatch(path)
-        if found is None or not found[1]:
-            return found is not None
+        if found is None:
+            return False
+        above = found[1] or (node and node_path(node))
+        if not above:
+            return True
         with self._reached():
-            node = self._session.get(
-                self.endpoint + found[1],
+            looked = self._session.get(
+                self.endpoint + above,
                 verify=self._session.verify,
                 timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
                 allow_redirects=False,
             )
-        return node.status_code == 200
+        return looked.status_code == 200
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ def test_events_and_runs_are_shown(service, run):
     assert "available -> deploying" in told and "deploy.prepare success" in told
     lines = run("events", "--after", "0", "--count", "2", "--json").splitlines()
     assert [json.loads(line)["id"] for line in lines] == [1, 2]
-    run("events", "--node", "nobody", code=3)
+    assert "Node nobody could not be found" in run("events", "--node", "nobody", code=3)
     shown = run("node", "run", "n")
     assert "success" in shown and "deploy.deploy" in shown and "Attempts:" in shown
     whole = json.loads(run("node", "run", "n", "--json"))

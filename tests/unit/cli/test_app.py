@@ -303,6 +303,19 @@ def test_another_server_of_this_api_is_told_from_a_node_that_is_not_there(
     assert code == ExitCode.NOT_FOUND and f"has no {part} to ask for: it is another server" in line
 
 
+@pytest.mark.parametrize("asked", [(), ("--node", "x")])
+def test_a_server_without_a_stream_is_told_from_a_node_that_is_not_there(
+    stub, failing, made, asked
+):
+    stub.on_error("GET", "/v1/events/stream", 404, "Node x could not be found.")
+    stub.on("GET", "/v1/nodes/x", made.node())
+    code, line = failing("events", *asked)
+    assert code == ExitCode.NOT_FOUND and "has no stream to ask for" in line
+    stub.on_error("GET", "/v1/nodes/x", 404, "Node x could not be found.")
+    code, line = failing("events", "--node", "x")
+    assert (code, line) == (ExitCode.NOT_FOUND, "Error: Node x could not be found. (HTTP 404)")
+
+
 def test_json_goes_to_stdout_alone(stub, ok, made):
     stub.on("GET", "/v1/nodes/x", made.node(name="ü"))
     result = ok("node", "show", "x", "--json")
