@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 from oslo_config import cfg, generator
 
-from deploysteps import conf
+from deploysteps import conf, exceptions
 from deploysteps.cli.app import Group, State, pass_state
 from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.cli.output import clean
@@ -75,9 +75,14 @@ def check(state: State) -> None:
     """
     settings = conf.setup(config_files=state.config_files)
     strange = conf.unknown(settings)
-    if bad := conf.problems(settings):
+    bad = conf.problems(settings)
+    if not bad:
+        try:
+            _try_all(settings)
+        except (exceptions.ConfigurationError, exceptions.DriverLoadError) as exc:
+            bad = [exc.message]
+    if bad:
         refuse_all([*bad, *strange])
-    _try_all(settings)
     files = list(settings.config_file or ())
     state.output.report(
         f"read {', '.join(files) or 'no file, only defaults and the environment'}; "

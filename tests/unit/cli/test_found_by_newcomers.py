@@ -274,6 +274,17 @@ def test_config_check_tells_all_that_is_wrong_at_once_a_line_for_each(run, tmp_p
     assert told[2].endswith("did you mean database?")
 
 
+def test_config_check_tells_a_misspelt_name_also_when_a_driver_is_not_there(run, tmp_path):
+    path = tmp_path / "c.conf"
+    path.write_text(
+        "[DEFAULT]\nenabled_hardware_types = fake-hardwear\n[conductor]\nautomated_cleen = true\n"
+    )
+    ended = run("--config-file", str(path), "config", "check")
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    driver, name = ended.stderr.splitlines()
+    assert "'fake-hardwear'" in driver and name.endswith("did you mean automated_clean?")
+
+
 def test_an_address_of_a_webhook_says_what_it_begins_with(run, tmp_path):
     path = tmp_path / "c.conf"
     path.write_text("[webhooks]\nurl = localhost:99\nsecret = 0123456789abcdef\n")
