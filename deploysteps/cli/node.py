@@ -179,7 +179,7 @@ def power(state: State, node: str, target: str, wait: bool, timeout: float) -> N
     if not wait:
         state.output.report(f"{node}: {wanted} asked for", {"node": node, "target": wanted})
         return
-    last = waiting.until_power_settled(client, node, timeout)
+    last = waiting.until_power_settled(client, node, end, timeout, provision.tell)
     if last["power_state"] != end:
         raise CommandError(
             f"node {node} is {last['power_state']!r}: {last['last_error'] or 'no reason was told'}"

@@ -234,6 +234,11 @@ def _with_what_is_possible(message: str, aborting: bool) -> str:
     return f"{told}; possible now: {listed or 'to wait'}"
 
 
+def tell(text: str) -> None:
+    """Say what is not the result, on stderr."""
+    click.echo(text, err=True)
+
+
 def follow(
     state: State,
     node: str,
@@ -252,7 +257,7 @@ def follow(
             interval=interval,
             timeout=timeout,
             after=after,
-            tell=lambda text: click.echo(text, err=True),
+            tell=tell,
         ),
     )
     if state.as_json:

@@ -74,6 +74,31 @@ def snapshot(client: Client, node: str, run_uuid: str | None = None) -> Snapshot
     return Snapshot(found, runs[0] if runs else None)
 
 
+class _Patience:
+    """Bears that the service is away for a while."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._missed_since: float | None = None
+
+    def missed(self, exc: Unreachable) -> None:
+        """Tell it when it is missed first.
+
+        :raises Unreachable: it is away for too long.
+        """
+        if self._missed_since is None:
+            self._missed_since = time.monotonic()
+            self._tell(f"{exc.message} - trying again for {PATIENCE:g} s")
+        elif time.monotonic() - self._missed_since > PATIENCE:
+            raise exc
+
+    def met(self) -> None:
+        """Tell it when it is back."""
+        if self._missed_since is not None:
+            self._tell("the service is back")
+        self._missed_since = None
+
+
 def follow(
     client: Client,
     node: str,
@@ -93,7 +118,7 @@ def follow(
     :raises CommandError: after ``timeout`` seconds, unless it is 0.
     """
     until = time.monotonic() + timeout if timeout else None
-    missed_since: float | None = None
+    patience = _Patience(tell)
     run_uuid: str | None = None
     seen = False
     while True:
@@ -102,15 +127,10 @@ def follow(
         except Unreachable as exc:
             if not seen:
                 raise
-            if missed_since is None:
-                missed_since = time.monotonic()
-                tell(f"{exc.message} - trying again for {PATIENCE:g} s")
-            elif time.monotonic() - missed_since > PATIENCE:
-                raise
+            patience.missed(exc)
         else:
-            if missed_since is not None:
-                tell("the service is back")
-            missed_since, seen = None, True
+            patience.met()
+            seen = True
             if found.run is not None and found.run["uuid"] == after:
                 found = dataclasses.replace(found, run=None)
             if found.run is not None and found.run["finished_at"] is None:
@@ -139,16 +159,27 @@ def judge(found: Snapshot, wanted: str) -> None:
         )
 
 
-def until_power_settled(client: Client, node: str, timeout: float) -> dict[str, Any]:
-    """Wait until no power action goes on and return the node's states."""
+def until_power_settled(
+    client: Client, node: str, wanted: str, timeout: float, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Wait until no power action goes on and return the node's states.
+
+    A service that goes away meanwhile is waited for, as :func:`follow` does.
+
+    :param wanted: the power state that it is on its way to.
+    :raises CommandError: after ``timeout`` seconds, unless it is 0.
+    """
     until = time.monotonic() + timeout if timeout else None
+    patience = _Patience(tell)
     while True:
-        found: dict[str, Any] = client.get(node_path(node, "states"))
-        if found["target_power_state"] is None:
-            return found
+        try:
+            found: dict[str, Any] = client.get(node_path(node, "states"))
+        except Unreachable as exc:
+            patience.missed(exc)
+        else:
+            patience.met()
+            if found["target_power_state"] is None:
+                return found
         if until is not None and time.monotonic() >= until:
-            raise CommandError(
-                f"node {node} is still on its way to {found['target_power_state']!r}",
-                ExitCode.CONFLICT,
-            )
+            raise CommandError(f"node {node} is still on its way to {wanted!r}", ExitCode.CONFLICT)
         time.sleep(0.5)

@@ -383,6 +383,21 @@ def test_power(stub, ok, failing):
     assert failing("node", "power", "n", "on", "--wait", "--timeout", "0.01")[0] == 4
 
 
+def test_a_change_of_power_is_waited_for_while_the_service_is_restarted(stub, run, monkeypatch):
+    stub.on("PUT", "/v1/nodes/n/states/power", status=202)
+    over = {"power_state": "power on", "target_power_state": None, "last_error": None}
+    stub.on("GET", "/v1/nodes/n/states", over)
+    lost = [(200, ConnectionError), (502, b"<html>"), (503, {"error_message": {"title": "no"}})]
+    stub.answers["GET", "/v1/nodes/n/states"][:0] = lost
+    ended = run("node", "power", "n", "on", "--wait")
+    away, back = ended.stderr.splitlines()
+    assert ended.exit_code == 0 and "n is power on" in ended.stdout
+    assert "trying again" in away and back == "the service is back"
+    monkeypatch.setattr("deploysteps.cli.waiting.PATIENCE", 0.0)
+    stub.answers["GET", "/v1/nodes/n/states"] = [(200, ConnectionError)]
+    assert run("node", "power", "n", "on", "--wait").exit_code == 5
+
+
 def test_maintenance(stub, ok, failing):
     stub.on("PUT", "/v1/nodes/n/maintenance", status=202)
     stub.on("DELETE", "/v1/nodes/n/maintenance", status=202)
