@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from deploysteps.cli.app import Command, Group, State, pass_state
-from deploysteps.cli.client import Client, Unreachable, node_path, path_of
-from deploysteps.cli.errors import CommandError
+from deploysteps.cli.client import Client, node_path, path_of
+from deploysteps.cli.errors import CommandError, ExitCode
 from deploysteps.cli.params import Decorator, changes, given, limit_option, removals, stacked
 
 UUID_OPTION = click.option("--uuid", help="A UUID to have; by default it gets one.")
@@ -207,16 +207,19 @@ def delete_all(state: State, idents: Sequence[str], path: Callable[[str], str]) 
     """
     client, deleted = state.client, list[str]()
     failed: list[CommandError] = []
-    for ident in idents:
+    left: Sequence[str] = ()
+    for number, ident in enumerate(idents):
         try:
             client.delete(path(ident))
             deleted.append(ident)
-        except Unreachable as exc:
-            failed.append(exc)
-            break
         except CommandError as exc:
             failed.append(exc)
+            if exc.code == ExitCode.UNREACHABLE:
+                left = idents[number + 1 :]
+                break
     if deleted or state.as_json:
         state.output.report(f"deleted {', '.join(deleted)}", {"deleted": deleted})
     if failed:
-        raise CommandError("; ".join(exc.message for exc in failed), failed[0].code)
+        told = [exc.message for exc in failed]
+        told += [f"not tried: {', '.join(left)}"] if left else []
+        raise CommandError("; ".join(told), failed[0].code)

@@ -102,6 +102,14 @@ def test_a_service_that_goes_away_is_asked_for_no_more_removals(stub, run):
     assert [asked["path"] for asked in stub.asked if asked["method"] == "DELETE"][-1] != (
         "/v1/ports/c"
     )
+    assert ended.stderr.endswith("; not tried: c\n")
+
+
+def test_a_service_that_refuses_one_for_now_is_asked_to_remove_the_others(stub, run):
+    stub.on_error("DELETE", "/v1/nodes/a", 503, "The database does not answer; try again.")
+    stub.on("DELETE", "/v1/nodes/b", status=204)
+    ended = run("node", "delete", "a", "b")
+    assert ended.stdout == "deleted b\n" and ended.exit_code == ExitCode.CONFLICT
 
 
 def test_another_hardware_type_brings_its_interfaces(stub, ok, made):
