@@ -71,8 +71,8 @@ def ask(task: Any, flow: StepFlow, call: Callable[[], Any], *, flags: bool = Tru
     """Run a driver's code and judge what comes of it.
 
     :param flags: whether flags that it has set speak against None.
-    :raises LockLost: the task's lock was lost: the one exception that is not
-        the step's.
+    :raises LockLost: the task's lock was lost: not the step's failure.
+    :raises DatabaseUnavailable: nor is this: recovery goes on from what is written.
     """
     here = os.getpid()
     try:
@@ -98,6 +98,8 @@ def _ask(task: Any, flow: StepFlow, call: Callable[[], Any], flags: bool) -> Ans
         return NotReady(why, exc.after)
     except exceptions.StepsChanged as exc:
         return StartsOver(words.text_of(exc), exc)
+    except exceptions.DatabaseUnavailable:
+        raise
     except BaseException as exc:  # SystemExit and its like end a step, not the conductor
         if task.lost and isinstance(exc, exceptions.LockLost):
             raise

@@ -371,6 +371,8 @@ def _start_over(task: TaskManager, flow: StepFlow, answer: StartsOver) -> bool:
     node, attempt = task.node, attempts.current(task)
     try:
         place = replanning.start_over(task, flow, answer.why)
+    except exceptions.DatabaseUnavailable:
+        raise
     except exceptions.DeployStepsException as exc:
         endings.end(task, flow, endings.fail(told(task, words.text_of(exc)), answer.exception))
         return False

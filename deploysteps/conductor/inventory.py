@@ -264,7 +264,7 @@ def request_abort(
     told = to_cut_short(node)
     transitions.ask_abort(runtime.database, node.run_id, by, told)
     now = to_cut_short(nodes.get(runtime.database, node.id))
-    if now is not None and now != told:
+    if now is not None and now != told and now.run_id == node.run_id:
         transitions.cut_short(runtime.database, now)
     runtime.wake()
 

@@ -194,9 +194,10 @@ class Recovery:
         for due in sweeps.own_waits(runtime.database, runtime.host):
             try:
                 node = nodes.get(runtime.database, due.node_id)
-                runtime.registry.build(node)
             except exceptions.NodeNotFound:
                 continue
+            try:
+                runtime.registry.build(node)
             except exceptions.DeployStepsException as exc:
                 charge = charge or Charge(runtime)
                 other = charge.host(node)

@@ -213,8 +213,6 @@ class Database:
                         raise_unavailable(exc)
                         raise
                 LOG.debug("Trying a transaction again: %s", type(exc).__name__)
-            except CommitUnknown:
-                raise
             except exceptions.DatabaseUnavailable as exc:  # the pool has no connection
                 if not (patience and patience(exc.message)):
                     raise
@@ -260,7 +258,11 @@ class Database:
                 with self.reading() as connection:
                     return happened(connection)
             except _NOT_NOW as exc:
-                if tries >= _TRIES and not (patience and patience(reason_of(exc))):
+                # It has waited for a connection of the pool already.
+                has_waited = isinstance(exc, exceptions.DatabaseUnavailable)
+                if (has_waited or tries >= _TRIES) and not (
+                    patience and (has_waited or is_unavailable(exc)) and patience(reason_of(exc))
+                ):
                     raise CommitUnknown("the connection broke at COMMIT") from exc
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

@@ -16,6 +16,8 @@ _TIMING = (
 )
 _FULL = (1021, 1114, "53100")
 """MariaDB and MySQL: the disk is full, a table cannot grow; PostgreSQL: the disk is full."""
+_READ_ONLY = (1290, 1836, "25006")
+"""MariaDB and MySQL, PostgreSQL: the server takes no writes, as in the middle of a failover."""
 _NO_ROOM = ("disk is full", "disk full", "no space left on device", "disk i/o error")
 """What is told without a code of its own, by SQLite above all."""
 _ESCAPED = "\"'\\\n\r\0\x1a"
@@ -49,7 +51,7 @@ def is_disconnect(exc: BaseException) -> bool:
 
 def is_transient(exc: BaseException) -> bool:
     """Tell whether the same transaction may well succeed a moment later."""
-    if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc):
+    if isinstance(exc, db_exc.DBDeadlock) or is_disconnect(exc) or code_of(exc) in _READ_ONLY:
         return True
     text = reason_of(exc).lower()
     return any(words in text for words in _TIMING)

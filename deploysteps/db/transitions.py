@@ -288,12 +288,11 @@ def ask_abort(database: Database, run_id: int, by: str, also: Key | None = None)
     now = types.utcnow()
 
     def work(connection: sa.Connection) -> bool:
-        values = {"k_run": run_id, "v_at": now, "v_by": by[:255]}
-        asked = connection.execute(_ABORT_RUN, values).rowcount == 1
-        if also is not None:
+        if also is not None:  # first the attempt, then the run, as the engine locks them
             told = _cut_short(also)
             connection.execute(told.statement, told.values)
-        return asked
+        values = {"k_run": run_id, "v_at": now, "v_by": by[:255]}
+        return connection.execute(_ABORT_RUN, values).rowcount == 1
 
     return database.write(work, happened=again)
 

@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import patience
-from deploysteps.db import engine, nodes
+from deploysteps.db import engine, failures, nodes
 from deploysteps.drivers import base
 from tests import support
 
@@ -20,11 +20,13 @@ class Away:
     """Lets a database be away from when it is asked to until it is back."""
 
     def __init__(self, database, monkeypatch, error):
-        self.is_away, self.asked = False, threading.Semaphore(0)
+        self.error = error
+        self.is_away, self.asked, self.times = False, threading.Semaphore(0), 0
         real = database._connected
 
         def connected(*args):
             if self.is_away:
+                self.times += 1
                 self.asked.release()
                 raise error
             return real(*args)
@@ -98,6 +100,44 @@ def test_a_conductor_that_stops_does_not_wait_for_the_database(database, start, 
     assert ran == ["first"]
 
 
+def test_a_poll_that_cannot_read_is_no_failure_of_the_step(database, start, away):
+    """F43: nobody has said that it failed; it is asked again when the database is back."""
+    asked = []
+
+    class Vendor(support.Vendor):
+        @base.deploy_step(priority=50)
+        def first(self, task):
+            return states.wait(states.DEPLOYWAIT, poll=0.05)
+
+        def check_step(self, task, step):
+            asked.append(step["step"])
+            if len(asked) == 1:
+                away.is_away = True
+            task.node.refresh()
+            return states.StepStatus.DONE
+
+    service = start(database, vendor=Vendor)
+    node = support.enrolled(service)
+    service.manager.do_node_deploy(None, node.uuid)
+    away.was_asked(5)
+    away.is_away = False
+    node = support.settle(database, node.uuid, states.ACTIVE)
+    assert support.outcomes(database, node)[-1] == ("first", 1, "success") and len(asked) > 1
+
+
+@pytest.mark.parametrize(
+    ("message", "code"), [("cannot execute UPDATE in a read-only transaction", "25006")]
+)
+def test_a_server_that_takes_no_writes_for_a_while_is_waited_for(database, message, code):
+    """In the middle of a failover."""
+    said = type("Said", (Exception,), {"sqlstate": code})(message)
+    error = db_exc.DBError(sa.exc.OperationalError("UPDATE", {}, said))
+    assert failures.is_transient(error) and failures.is_unavailable(error)
+    said = type("Said", (Exception,), {})(1290, "running with the --read-only option")
+    assert failures.is_unavailable(sa.exc.OperationalError("UPDATE", {}, said))
+    assert not failures.is_unavailable(sa.exc.OperationalError("UPDATE", {}, Exception("denied")))
+
+
 @pytest.mark.parametrize("is_patient", [True, False])
 def test_a_commit_of_unknown_end_is_looked_up_for_as_long_as_there_is_patience(
     database, away, is_patient
@@ -117,6 +157,10 @@ def test_a_commit_of_unknown_end_is_looked_up_for_as_long_as_there_is_patience(
     else:
         with pytest.raises(engine.CommitUnknown):
             database._settled(lambda _: True, OSError("gone"), patience_of)
+        with pytest.raises(engine.CommitUnknown):
+            database._settled(lambda _: True, OSError("gone"), None)
+        has_waited = isinstance(away.error, exceptions.DatabaseUnavailable)  # for the pool, long
+        assert away.times == (2 if has_waited else 2 * engine._TRIES)
 
 
 def test_a_full_database_is_waited_for_as_well(database, monkeypatch):
