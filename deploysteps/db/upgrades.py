@@ -1,8 +1,9 @@
 """What an upgrade leaves to do: data that older programs wrote, and runs begun the old way.
 
-A migration of the schema changes no rows: it has to be quick. Rows of older
-programs are brought up to date afterwards, a batch at a time, while services
-run; a later release may then rely on it.
+A migration of the schema changes no rows: it has to be quick. (The seventh is
+not, on MariaDB: it writes every table anew.) Rows of older programs are brought
+up to date afterwards, a batch at a time, while services run; a later release may
+then rely on it.
 """
 
 from __future__ import annotations
