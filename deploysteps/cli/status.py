@@ -147,7 +147,7 @@ def _old_way(found: Installation) -> Result:
     nodes, count = upgrades.begun_the_old_way(found.database, _NODES_SHOWN)
     if not count:
         return GOOD
-    more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
+    more = _more(count, len(nodes))
     return Result(
         Code.WARNING,
         f"deployments of {count} node(s) run the old way, by deploy(task): {', '.join(nodes)}"
@@ -167,8 +167,12 @@ def _nodes(found: Installation) -> Result:
             lacking.append(f"{count} node(s), such as {row.uuid}: {exc}")
     if not lacking:
         return GOOD
-    told = "; ".join(lacking[:_NODES_SHOWN])
+    told = "; ".join(lacking[:_NODES_SHOWN]) + _more(len(lacking), _NODES_SHOWN)
     return Result(Code.WARNING, f"not offered by what is installed and enabled here: {told}")
+
+
+def _more(count: int, shown: int) -> str:
+    return f" and {count - shown} more" if count > shown else ""
 
 
 def _saved(found: Installation) -> Result:

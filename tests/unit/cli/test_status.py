@@ -101,6 +101,18 @@ def test_deployments_begun_the_old_way(told, database):
     assert [node.uuid in details for node in machines] == [True] * 20 + [False] * 2
 
 
+def test_of_many_kinds_of_nodes_that_are_not_offered_the_number_of_the_others_is_told(
+    told, database
+):
+    machines = [
+        nodes.insert(database, {"driver": f"rack-{number}", "provision_state": "enroll"})
+        for number in range(22)
+    ]
+    details = told()[1]["nodes and their drivers"][1]
+    assert details.endswith(" and 2 more")
+    assert [node.uuid in details for node in machines].count(True) == 20
+
+
 def test_templates_and_runbooks_that_do_not_fit(told, database):
     unknown = {"interface": "deploy", "step": "from_the_agent", "args": {}}
     templates.insert(
