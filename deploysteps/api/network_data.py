@@ -25,7 +25,7 @@ from deploysteps.api.validation import explained
 _NAME: Schema = {"type": "string", "minLength": 1}
 _MAC: Schema = {
     "type": "string",
-    "pattern": "^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$",
+    "pattern": "^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$(?!\\n)",
     "description": "a MAC address",
 }
 _ADDRESS: Schema = {
@@ -125,11 +125,22 @@ class Checker:
         """Refuse a node's new values with what cannot be its network; an empty one can.
 
         :raises Invalid: naming the place, and no value.
+        :raises ConfigurationError: the schema has a reference that leads nowhere.
         """
         given = values.get("network_data")
-        error = next(self._validator.iter_errors(given), None) if given else None
+        if not given:
+            return
+        try:
+            error = jsonschema.exceptions.best_match(self._validator.iter_errors(given))
+        except referencing.exceptions.Unresolvable as exc:
+            raise exceptions.ConfigurationError(
+                f"[api] network_data_schema refers to {exc.ref}, which is not in the file"
+            ) from exc
         if error is not None:
-            error.path.appendleft("network_data")
+            whole = error
+            while whole.parent is not None:
+                whole = whole.parent
+            whole.path.appendleft("network_data")
             raise exceptions.Invalid(f"Schema error for node: {explained(error)}")
 
 

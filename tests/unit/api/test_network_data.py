@@ -88,6 +88,10 @@ def test_what_describes_a_network_is_taken(client, recording, value):
             "network_data.links[1].ethernet_mac_address must be a MAC address",
         ),
         (
+            data([{**PHY, "ethernet_mac_address": f"{MAC}\n"}]),
+            "network_data.links[0].ethernet_mac_address must be a MAC address",
+        ),
+        (
             data([{"id": "b", "type": "bond"}]),
             "'bond_links' is a required property in network_data.links[0]",
         ),
@@ -144,6 +148,28 @@ def test_a_schema_of_ones_own(conf, sqlite, recording, tmp_path):
         answer = client.post("/v1/nodes", {"driver": "fake-hardware", "network_data": value})
         assert answer.status == status
     assert "network_data.vlan must be of type integer" in answer.fault
+
+
+def test_what_fits_none_of_several_forms_is_told_by_its_member(conf, sqlite, recording, tmp_path):
+    file = tmp_path / "schema.json"
+    vlan = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    link = {"oneOf": [{"type": "string"}, vlan]}
+    file.write_text(json.dumps({"properties": {"links": {"type": "array", "items": link}}}))
+    conf.set_override("network_data_schema", str(file), group="api")
+    made = {"driver": "fake-hardware", "network_data": {"links": [{"id": "s3cret"}]}}
+    answer = Api(conf, sqlite, recording).post("/v1/nodes", made)
+    assert answer.status == 400
+    assert answer.fault == "Schema error for node: network_data.links[0].id must be of type integer"
+
+
+def test_a_reference_that_leads_nowhere_is_told_with_its_setting(conf, sqlite, recording, tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps({"properties": {"links": {"$ref": "#/definitions/no"}}}))
+    conf.set_override("network_data_schema", str(file), group="api")
+    made = {"driver": "fake-hardware", "network_data": {"links": []}}
+    answer = Api(conf, sqlite, recording).post("/v1/nodes", made)
+    assert answer.status == 500 and recording.calls == []
+    assert "[api] network_data_schema refers to /definitions/no" in answer.fault
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"type": "nothing"}'])
