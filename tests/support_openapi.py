@@ -101,7 +101,7 @@ class Contract:
         declared = operation["responses"][str(status)]
         answer = self.resolved(declared)
         self._body(answer, result, told)
-        if declared == {"$ref": f"#/components/responses/Error{status}"}:
+        if declared.get("$ref", "").startswith(f"#/components/responses/Error{status}"):
             return self._error(result, told)
         self._versions(operation, answer, result, told)
         return self._asked(operation, resource, method, query, raw, told)

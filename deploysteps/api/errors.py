@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 _LONGEST = 4096
 _RETRY_AFTER = (2, 10)
 """Seconds; drawn anew for each answer, so that those refused together do not return together."""
-TOLD_WHEN = ("/v1/lookup", "/v1/heartbeat", "/v1/events/stream")
+_TOLD_WHEN = ("/v1/lookup", "/v1/heartbeat", "/v1/events/stream")
 """Paths whose callers come in crowds, and are told when to come back. The others are not:
 python-ironicclient stumbles over ``Retry-After``, and neither shows the error nor tries again."""
 
@@ -84,6 +84,11 @@ def envelope(inner: dict[str, Any]) -> bytes:
     return json.dumps({"error_message": json.dumps(inner)}).encode()
 
 
+def told_when(status: int, path: str) -> bool:
+    """Tell whether a refusal says when to come back."""
+    return status == 503 and path.startswith(_TOLD_WHEN)
+
+
 def refuse(resp: falcon.Response, request_id: str) -> None:
     """Take back an answer, for what went wrong inside."""
     resp.text, resp.media, resp.stream = None, None, None
@@ -122,7 +127,7 @@ def _ours(
         LOG.warning("%s: %s", call.of(req).request_id, secrets.masked_urls(text))
         text = _OF_THE_DATABASE[type(exc)]
     _fault(resp, exc.code, secrets.masked_urls(text))
-    if exc.code == 503 and req.path.startswith(TOLD_WHEN):
+    if told_when(exc.code, req.path):
         resp.set_header("Retry-After", str(random.randint(*_RETRY_AFTER)))
 
 

@@ -18,7 +18,15 @@ from typing import Any, ClassVar
 import falcon
 
 from deploysteps.access import rules
-from deploysteps.api import answer_schemas, call, descriptions, middleware, schemas, versions
+from deploysteps.api import (
+    answer_schemas,
+    call,
+    descriptions,
+    errors,
+    middleware,
+    schemas,
+    versions,
+)
 from deploysteps.api.operations import Operation
 from deploysteps.api.schemas import Schema
 
@@ -92,7 +100,6 @@ def document(
         place = paths.setdefault(path, _place(path))
         place[method.lower()] = made.operation(path, method, operation)
     _link(paths)
-    errors = {f"Error{status}": made.error(status) for status in sorted(made.statuses)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -108,7 +115,7 @@ def document(
             "schemas": dict(sorted(made.named.items())),
             "parameters": _version_parameters(newest),
             "headers": _HEADERS,
-            "responses": errors,
+            "responses": dict(sorted(made.refusals.items())),
             "securitySchemes": SCHEMES,
         },
     }
@@ -134,7 +141,7 @@ class _Maker:
         self._security = [{name: list[str]()} for name in schemes]
         self._held: dict[str, Schema] = {}
         self.named: dict[str, Schema] = {}
-        self.statuses: set[int] = set()
+        self.refusals: dict[str, Document] = {}
 
     def operation(self, path: str, method: str, operation: Operation) -> Document:
         """Return an operation."""
@@ -160,7 +167,7 @@ class _Maker:
                     for status, schema in operation.answers.items()
                 },
                 **{
-                    str(status): self._refusal(status)
+                    str(status): self._refusal(status, path)
                     for status in sorted(set(refused) - set(operation.answers))
                 },
             },
@@ -172,15 +179,6 @@ class _Maker:
         if operation.body is not None:
             made["requestBody"] = self._body(operation.body, operation.members)
         return made
-
-    def error(self, status: int) -> Document:
-        """Return the answer to a request that is refused."""
-        headers = {**_ALL_HEADERS, **(_RETRY if status == 503 else {})}
-        return {
-            "description": http.HTTPStatus(status).phrase,
-            "headers": headers,
-            "content": {JSON: {"schema": self.schema(answer_schemas.ERROR)}},
-        }
 
     def schema(self, schema: Schema, members: Mapping[str, int] | None = None) -> Schema:
         """Return a schema as it is published: in the components, if it has a name.
@@ -264,9 +262,16 @@ class _Maker:
             made["content"] = {media: {"schema": self.schema(schema)} for media in kinds}
         return made
 
-    def _refusal(self, status: int) -> Document:
-        self.statuses.add(status)
-        return {"$ref": f"#/components/responses/Error{status}"}
+    def _refusal(self, status: int, path: str) -> Document:
+        when = errors.told_when(status, path)
+        name = f"Error{status}{'AndWhen' if when else ''}"
+        if name not in self.refusals:
+            self.refusals[name] = {
+                "description": http.HTTPStatus(status).phrase,
+                "headers": {**_ALL_HEADERS, **(_RETRY if when else {})},
+                "content": {JSON: {"schema": self.schema(answer_schemas.ERROR)}},
+            }
+        return {"$ref": f"#/components/responses/{name}"}
 
 
 def _described(shown: Schema, owner: str, name: str) -> Schema:

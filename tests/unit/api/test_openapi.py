@@ -113,6 +113,21 @@ def test_every_reference_leads_somewhere_and_every_component_is_used(document):
     assert used == there
 
 
+def test_agents_and_readers_of_streams_alone_are_told_when_to_come_back(document):
+    telling = {
+        f"#/components/responses/{name}"
+        for name, answer in document["components"]["responses"].items()
+        if "Retry-After" in answer["headers"]
+    }
+    told = {
+        path
+        for (path, _), operation in operations(document).items()
+        for answer in operation["responses"].values()
+        if answer.get("$ref") in telling
+    }
+    assert told == {"/v1/lookup", "/v1/heartbeat/{ident}", "/v1/events/stream"}
+
+
 def test_every_schema_is_json_schema(document):
     for name, schema in document["components"]["schemas"].items():
         jsonschema.Draft202012Validator.check_schema(schema)
