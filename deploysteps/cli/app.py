@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "driver": "driver",
     "conductor": "driver",
     "shard": "driver",
+    "agent": "agent",
     "events": "events",
     "webhooks": "webhooks",
     "steps": "steps",
@@ -38,7 +39,6 @@ COMMANDS: dict[str, str] = {
     "config": "config",
     "policy": "policy",
     "demo": "demo",
-    "agent": "agent",
 }
 """Command -> the module of this package that has it, under the command's name."""
 

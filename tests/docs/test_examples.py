@@ -32,6 +32,7 @@ import pytest
 from oslo_config import cfg
 
 from deploysteps import conf as configuration
+from deploysteps.cli.app import COMMANDS
 from deploysteps.cli.local_service import LocalService
 from deploysteps.drivers.factory import Registry
 from tests.docs.blocks import Block, Command, commands, literals, of_text
@@ -44,6 +45,8 @@ PAGES = sorted(path for path in DOC.rglob("*.rst") if "_build" not in path.parts
 TRIED = [page for page in PAGES if any(True for _ in of_text(page.read_text()))]
 NOT_RUN = "not run: "
 PEERS = "peers"
+ASKING = list(COMMANDS)[list(COMMANDS).index("node") : list(COMMANDS).index("events") + 1]
+"""Commands that speak to a service: from ``node`` to ``events``, as their help says."""
 
 CLOCKS: dict[str, dict[str, object]] = {
     "DEFAULT": {"host": "conductor-1"},
@@ -160,7 +163,7 @@ class Page:
             # stevedore remembers what was installed, and its cache does not tell two
             # times apart that are less than two minutes away from each other.
             shutil.rmtree(self.folder / "cache", ignore_errors=True)
-        if re.search(r"\bdeploysteps (node|port|template|runbook|driver|conductor|agent)\b", text):
+        if re.search(rf"\bdeploysteps ({'|'.join(ASKING)})\b", text):
             self.service or self.serve()
         if background:
             shell.background(text)
