@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from deploysteps import exceptions, states
+from deploysteps.conductor import liveness
 from deploysteps.conductor.runtime import Runtime
 from deploysteps.db import conductors
 from deploysteps.db.models import INTERFACE_COLUMNS
@@ -104,6 +105,8 @@ def refuse_foreign(runtime: Runtime, node: Any) -> None:
 
 def _way_out(runtime: Runtime, node: Any) -> str:
     """Return what can be done with a node of whose group no conductor is alive."""
+    if not liveness.can_tell(runtime):
+        return "who of that group is alive cannot be told here now: ask one of them, or again later"
     state = states.STATES.get(node.provision_state)
     ends = "which ends what it is at and leaves the machine alone; then give it"
     if node.reservation not in (None, runtime.host):
@@ -116,9 +119,13 @@ def _way_out(runtime: Runtime, node: Any) -> str:
 
 
 def is_forsaken(runtime: Runtime, node: Any) -> bool:
-    """Tell whether a node is of another group, and no conductor of that is alive."""
-    foreign = not is_of_group(runtime, node.conductor_group)
-    return foreign and not _alive(runtime, node.conductor_group.lower())
+    """Tell whether a node is of another group, and no conductor of that is alive.
+
+    It is not while that cannot be told: what is ended as forsaken may be at work.
+    """
+    if is_of_group(runtime, node.conductor_group):
+        return False
+    return not _alive(runtime, node.conductor_group.lower()) and liveness.can_tell(runtime)
 
 
 def may_touch(runtime: Runtime, node: Any) -> bool:

@@ -22,20 +22,37 @@ class Hearing:
         self._longest = datetime.timedelta(seconds=longest)
         self._last: datetime.datetime | None = None
         self._since: datetime.datetime | None = None
+        self._is_back = False
 
-    def note(self, before: datetime.datetime | None) -> None:
+    def note(self, *before: datetime.datetime | None) -> None:
         """Take in a sign of life of this conductor.
 
-        :param before: when any conductor was heard of last before it.
+        It is the first after a break, whatever another has written since that was over, also where
+        only its own last one is long ago.
+
+        :param before: when others, and a life before, were heard of last before it.
         """
         now = types.utcnow()
-        if before is not None and now - before > self._longest:
+        if any(then is not None and now - then > self._longest for then in (*before, self._last)):
             self._since = now
+            self._is_back = self._last is not None
         self._last = now
 
     def since(self) -> datetime.datetime | None:
         """Return when heartbeats began to be recorded after a break; None: none is known."""
-        now = types.utcnow()
-        if self._last is not None and now - self._last > self._longest:
-            return now  # it has not ended, or its end was not noted yet
-        return self._since
+        return types.utcnow() if self._is_away() else self._since
+
+    def is_new(self) -> bool:
+        """Tell whether a break in this life is so recent that no other can be called quiet since.
+
+        One that ends with a start is none here: who starts looks at once for what others left.
+        """
+        if self._is_away():
+            return True
+        if self._since is None or not self._is_back:
+            return False
+        return types.utcnow() - self._since <= self._longest
+
+    def _is_away(self) -> bool:
+        """Tell whether a break has not ended, or its end was not noted yet."""
+        return self._last is not None and types.utcnow() - self._last > self._longest

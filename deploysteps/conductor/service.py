@@ -161,11 +161,12 @@ class Service:
         self._runtime, self._manager = runtime, ConductorManager(runtime)
         runtimes.set_current(runtime)
         self._sweeper = Sweeper(runtime)
-        recovery = Recovery(runtime, conductors.heard(self.database, runtime.host))
+        before = conductors.heard(self.database, runtime.host)
+        recovery = Recovery(runtime, before)
         self._driver_periodics = Periodics(runtime, self._manager)
         self._rounds = [PowerSync(runtime), PowerRecovery(runtime)]
         _tell_others(self.database, conf)
-        runtime.hearing.note(conductors.last_heard(self.database))
+        runtime.hearing.note(before, conductors.last_heard(self.database))
         conductors.register(
             self.database, runtime.host, runtime.boot_id, registry.offers(), group_of(runtime)
         )

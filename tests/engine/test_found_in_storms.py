@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from deploysteps import exceptions, states
-from deploysteps.conductor import beats
+from deploysteps.conductor import beats, inventory
 from deploysteps.conductor.recovery import Recovery
-from deploysteps.db import conductors, locks, nodes, types
+from deploysteps.db import conductors, locks, nodes, transitions, types
 from deploysteps.db.models import Conductor, Node, StepAttempt, table
 from deploysteps.drivers import base
 from tests import support
@@ -73,14 +73,20 @@ def test_a_beat_whose_token_was_rotated_since_it_was_checked_ends_no_wait(
     assert support.told(database, node)[-1] == ("vendor.first", 1, "waiting", None)
 
 
-def test_an_agent_is_not_silent_while_the_whole_service_is_down(database, start):
-    """Promise 10: it has called all the time, and its next heartbeat ends the wait."""
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_an_agent_is_not_silent_while_the_whole_service_is_down(database, start, is_first):
+    """Promise 10: it has called all the time, and its next heartbeat ends the wait.
+
+    Also where the conductor that looks after it is not the first to come back.
+    """
     service, node, token = waits(start, database)
     assert service.stop()
     earlier(database, 3600)
+    if not is_first:
+        conductors.register(database, "conductor-2", "boot", [])
     service = start(database, vendor=WaitsForAgent)
     service.runtime.wake()
-    time.sleep(0.5)
+    support.until(lambda: support.attempts(database, node)[-1].due_at > types.utcnow())
     now = support.settle(database, node.uuid, states.DEPLOYWAIT)
     assert now.last_error is None
     support.beat(service, node, token)
@@ -147,7 +153,7 @@ def test_a_wrong_clock_takes_no_conductor_that_lives_for_dead(database, start, c
         assert recovery.sweep() == 0
         time.sleep(0.6)
     assert nodes.get(database, node.uuid).reservation == "other"
-    assert recovery.sweep() == 1  # it was quiet since the last look, by any clock
+    support.until(recovery.sweep)  # it was quiet since the last look, by any clock
     support.until(lambda: nodes.get(database, node.uuid).reservation is None)
 
 
@@ -177,3 +183,16 @@ def test_a_sign_of_life_that_comes_late_does_not_bring_back_who_has_left(databas
     conductors.leave(database, "c1", "boot")
     assert not conductors.touch(database, "c1", "boot")
     assert conductors.alive_names(database, 60) == set()
+
+
+def test_an_abort_does_not_reach_into_the_run_that_begins_meanwhile(database, start, monkeypatch):
+    """The run that it was for ended between its two looks; nobody has asked for this one's end."""
+    service, node, _token = waits(start, database)
+    node = nodes.get(database, node.uuid)
+    mine = transitions.key_of(support.attempts(database, node)[-1])
+    told = []
+    monkeypatch.setattr(transitions, "cut_short", lambda _database, key: told.append(key))
+    for second in (mine._replace(run_id=mine.run_id + 1), mine):
+        looks = iter([None, second])
+        inventory.request_abort(service.runtime, node, "me", lambda _node, looks=looks: next(looks))
+    assert told == [mine]
