@@ -151,11 +151,12 @@ class Recovery:
         runtime = self._runtime
         try:
             node = nodes.get(runtime.database, orphan.node_id)
-            if not _is_ours(runtime, node, orphan):
-                return False  # its group's conductors see to it; this one only to what it left
-            runtime.registry.build(node)
         except exceptions.NodeNotFound:
             return False
+        if not _is_ours(runtime, node, orphan):
+            return False  # its group's conductors see to it; this one only to what it left
+        try:
+            runtime.registry.build(node)
         except exceptions.DeployStepsException as exc:
             if orphan.holder not in (None, runtime.host):
                 LOG.warning(
@@ -167,8 +168,23 @@ class Recovery:
                 return False
             # It was this conductor's own, which no longer has its driver:
             # ended without the driver's help it can be mended and deleted.
+            self._pass_on(orphan, node, exc)
             return not alive
         return True
+
+    def _pass_on(self, orphan: Orphan, node: Node, why: Exception) -> None:
+        """Unlock what it was at work on in a life before, for another that has the driver."""
+        runtime = self._runtime
+        state = states.STATES.get(node.provision_state)
+        if orphan.holder is None or state is None or state.kind is states.Kind.STABLE:
+            return  # nothing is locked, or nobody would look for it
+        other = Charge(runtime).host(node)
+        if other in (None, runtime.host):
+            return
+        LOG.warning("Node %s: %s goes on with it: %s", node.uuid, other, why)
+        held = orphan.token or ""
+        lock, _ = locks.grant(runtime.database, node.id, runtime.host, PURPOSE, held=held)
+        locks.release(runtime.database, lock)
 
     def _adopt_waits(self, alive: set[str]) -> None:
         """Look after the waits of conductors that are gone."""

@@ -8,7 +8,7 @@ import pytest
 
 from deploysteps import exceptions, states
 from deploysteps.conductor.service import Service
-from deploysteps.db import nodes
+from deploysteps.db import locks, nodes
 from deploysteps.drivers import base, discovery
 from deploysteps.drivers.factory import Registry
 from tests import support
@@ -123,6 +123,21 @@ def test_a_wait_is_passed_on_by_a_conductor_whose_driver_lost_the_interface(
         support.until(lambda: len(Polled.asked) > 1)
     assert set(Polled.asked) == {"conductor-2"}
     assert nodes.get(database, node.uuid).provision_state == states.DEPLOYWAIT
+
+
+def test_what_was_cut_off_is_passed_on_by_a_conductor_whose_driver_lost_the_interface(
+    database, start, conf, tmp_path
+):
+    """F45, F47: it was killed, and is started without what the node needs."""
+    conf.set_override("state_path", str(tmp_path / "second"))
+    other = start(database, host="conductor-2", vendor=Polled)
+    node = support.enrolled(other, vendor_interface="test", provision_state=states.DEPLOYING)
+    locks.grant(database, node.id, "conductor-1", "node deploy")
+    conf.set_override("state_path", str(tmp_path / "first"))
+    conf.set_override("host", "conductor-1")
+    with without(conf, database, vendor=Polled):
+        node = support.settle(database, node.uuid, states.DEPLOYFAIL)
+    assert "interrupted before its first step" in node.last_error
 
 
 def test_a_wait_whose_interface_nobody_has_any_more_fails_and_names_its_step(sqlite, start, conf):
