@@ -329,8 +329,19 @@ def _wait_on(
         task,
         flow,
         f"timed out: no heartbeat of the machine's agent for {limit:g} s "
-        f"([conductor] {flow.callback_timeout}); is the agent running, and does it reach the API?",
+        f"([conductor] {flow.callback_timeout}); {_heard_last(task)}",
     )
+
+
+def _heard_last(task: TaskManager) -> str:
+    """Return what is known of an agent that is silent, and where to look."""
+    last = task.node.agent_heartbeat_column
+    if last is None and not task.ports:
+        return (
+            "none came at all: an agent finds its node by the MAC addresses of ports; it has none"
+        )
+    came = f"the last came at {types.timestamp(last)}" if last else "none came at all"
+    return f"{came}; is the agent running, and does it reach the API?"
 
 
 def look_after(runtime: Runtime, node_id: int, key: Key, slot: Slot) -> bool:

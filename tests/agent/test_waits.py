@@ -11,7 +11,7 @@ import pytest
 from deploysteps import exceptions, states
 from deploysteps.conductor import steps as planning
 from deploysteps.conductor.offers import Offer
-from deploysteps.db import nodes
+from deploysteps.db import nodes, ports
 from deploysteps.drivers import base, testing
 from deploysteps.drivers.agent.configdrive import check, for_agent
 from deploysteps.drivers.agent.deploy import CustomAgentDeploy
@@ -91,6 +91,30 @@ def test_it_is_the_agents_and_its_silence_fails_it(sqlite, start):
     support.age(sqlite, node, 1801)
     node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
     assert "no heartbeat of the machine's agent for 1800 s" in node.last_error
+
+
+@pytest.mark.parametrize(
+    ("has_called", "has_port", "told"),
+    [
+        (True, True, "the last came at "),
+        (False, True, "none came at all; is the agent running"),
+        (False, False, "by the MAC addresses of ports; it has none"),
+    ],
+)
+def test_its_silence_is_told_with_what_is_known_of_it(sqlite, start, has_called, has_port, told):
+    """At three in the morning: never there, gone, or not to be found at all."""
+
+    class Silent(Asked):
+        pass
+
+    service, node = waiting(start, sqlite, Silent)
+    if has_called:
+        support.beat(service, node, support.token(service, node))
+    if not has_port:
+        ports.delete(sqlite, ports.of_node(sqlite, node.id)[0].uuid)
+    support.age(sqlite, node, 1801, heard=has_called)
+    node = support.settle(sqlite, node.uuid, states.DEPLOYFAIL)
+    assert told in node.last_error
 
 
 def test_beats_keep_it_alive(sqlite, start):
