@@ -76,6 +76,7 @@ def test_a_life_by_the_program_itself(openstack):
 
 def test_everything_that_can_be_said_at_enrolment(openstack):
     uuid = "5e1f3d64-9a4f-4b57-9c6f-7a5a8b1f0c01"
+    network_data: dict[str, Any] = {"links": [], "networks": [], "services": []}
     made = create(
         openstack,
         "rich",
@@ -84,11 +85,12 @@ def test_everything_that_can_be_said_at_enrolment(openstack):
         *("--resource-class", "baremetal", "--conductor-group", "", "--owner", "me"),
         *("--lessee", "you", "--description", "a machine", "--no-automated-clean"),
         *("--deploy-interface", "fake", "--raid-interface", "no-raid", "--shard", "s1"),
-        *("--network-data", '{"links": []}', "--disable-power-off"),
+        *("--network-data", json.dumps(network_data), "--disable-power-off"),
     )
     assert made["uuid"] == uuid and made["provision_state"] == "enroll"
     assert made["properties"] == {"cpus": 2, "cpu_arch": "x86_64"}
     assert made["driver_info"]["a"] == "b" and made["extra"] == {"k": "v"}
+    assert made["network_data"] == network_data
     assert made["automated_clean"] is False and made["disable_power_off"] is True
     assert made["raid_interface"] == "no-raid" and made["bios_interface"] == "fake"
     assert [made[name] for name in ("owner", "lessee", "shard")] == ["me", "you", "s1"]
