@@ -18,6 +18,7 @@ import pytest
 
 from deploysteps import exceptions, states
 from deploysteps.conductor import attend, task_manager
+from deploysteps.conductor.recovery import Recovery
 from deploysteps.db import nodes, runs, sweeps
 from deploysteps.db.engine import Database
 from deploysteps.db.models import Node
@@ -426,7 +427,8 @@ def test_of_two_recoverers_with_one_snapshot_one_wins(database, conf, monkeypatc
         node = cut_off_in_sync(database, dead, story)
         snapshot = sweeps.locked_nodes(database)
         monkeypatch.setattr(sweeps, "locked_nodes", lambda _db, snapshot=snapshot: snapshot)
-        taken = at_once([one.recovery.sweep for one in recoverers])
+        # Nobody has seen it alive: a sign that is new, and old by its time, is of a wrong clock.
+        taken = at_once([Recovery(one.runtime).sweep for one in recoverers])
         monkeypatch.undo()
         assert sum(taken) == 1, taken
         assert journal.runs().count("sync") == (2 if again else 1)
