@@ -286,23 +286,20 @@ def list_media(state: State, node: str) -> None:
     state.output.rows(columns, rows, found, f"node {node} has no virtual media")
 
 
-_DEVICES = click.Choice(["cdrom", "disk", "floppy"])
-
-
 @vmedia.command("attach")
 @click.argument("node")
-@click.argument("device", type=_DEVICES)
+@click.argument("device")
 @click.argument("url")
 @pass_state
 def insert(state: State, node: str, device: str, url: str) -> None:
-    """Begin to put the image at a URL into a device."""
+    """Begin to put the image at a URL into a device, such as cdrom."""
     state.client.post(node_path(node, "vmedia"), {"device_type": device, "image_url": url})
     _report(state, node, f"begun to fill {device}; {_LATER}")
 
 
 @vmedia.command("detach")
 @click.argument("node")
-@click.argument("devices", nargs=-1, type=_DEVICES, metavar="[DEVICE]...")
+@click.argument("devices", nargs=-1, metavar="[DEVICE]...")
 @pass_state
 def eject(state: State, node: str, devices: tuple[str, ...]) -> None:
     """Begin to take images out of devices, by default of all."""

@@ -147,7 +147,10 @@ class Recovery:
         return orphan._replace(why=why)
 
     def _mine(self, orphan: Orphan, alive: set[str]) -> bool:
-        """Tell whether this conductor offers what the node needs, or is all there is."""
+        """Tell whether this conductor offers what the node needs, or is all there is.
+
+        What it held itself, and another offers by now, is passed on on the way.
+        """
         runtime = self._runtime
         try:
             node = nodes.get(runtime.database, orphan.node_id)

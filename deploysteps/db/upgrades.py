@@ -8,6 +8,7 @@ then rely on it.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ class Batch(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Migration:
+class Migration(abc.ABC):
     """An online data migration: a column of rows of older programs is brought up to date.
 
     Only what is still old is written, in the statement that looks: a newer
@@ -49,14 +50,14 @@ class Migration:
         return table(self.model)
 
     @property
+    @abc.abstractmethod
     def _old(self) -> sa.ColumnElement[bool]:
         """What rows that are not up to date have."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def _new(self) -> Any:
         """What they get."""
-        raise NotImplementedError
 
     def left(self, database: Database) -> int:
         """Count the rows that are not up to date."""
